@@ -1,0 +1,1 @@
+"""What the IR is: operations, attributes, verifiers and builders; nothing here transforms it."""

@@ -1,0 +1,125 @@
+"""One function is what one thread does: scalars and short vectors, and ops that are each one instruction idiom.
+
+A kernel is a `func.func` inside a `gpu.module`, with `kernel.block` (threads) and `kernel.grid` (blocks, as maps of the
+symbols). Its arguments are one-dimensional memrefs in global memory (address space 1) and, last, the table of symbol
+values; shared memory is declared by `kernel.shared` (address space 3). Offsets count elements. Layouts have been decided
+and are no longer visible: only instruction selection is left.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from mlir import ir
+
+from tilec.dialects.core import Attr, Dialect, Operand, Pure, Result, VerifyError
+from tilec.dialects.tile import ReduceKind
+
+
+class Dimension(enum.Enum):
+    """A dimension of the grid."""
+
+    X = "x"
+    Y = "y"
+    Z = "z"
+
+
+class Kernel(Dialect, name="kernel"):
+    """Threads, warps, barriers and memory accesses of a GPU."""
+
+
+class ThreadId(Kernel.Operation, name="thread_id", traits=[Pure]):
+    """This thread's number in its block."""
+
+    result: Result[ir.IndexType]
+
+
+class BlockId(Kernel.Operation, name="block_id", traits=[Pure]):
+    """This block's coordinate along one dimension of the grid."""
+
+    dimension: Attr[Dimension]
+    result: Result[ir.IndexType]
+
+
+class Shared(Kernel.Operation, name="shared", traits=[Pure]):
+    """Shared memory of the block, uninitialised. Ops with the same `symbol` name the same memory."""
+
+    symbol: Attr[str]
+    result: Result[ir.MemRefType]
+
+
+class _Access(Kernel.Operation):
+    def _check_access(self, buffer: ir.Value, value: ir.Value) -> None:
+        kind = value.type
+        element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+        buffer_type = ir.MemRefType(buffer.type)
+        if buffer_type.rank != 1 or buffer_type.element_type != element:
+            raise VerifyError(f"buffer must be one-dimensional with elements {element}, but is {buffer_type}")
+
+
+class LoadGlobal(_Access, name="load_global"):
+    """Reads a scalar, or a vector in one access where its alignment allows. `readonly` memory is not written by the kernel."""
+
+    readonly: Attr[bool]
+    buffer: Operand[ir.MemRefType]
+    offset: Operand[ir.IndexType]
+    result: Result[Any]
+
+    def verify(self) -> None:
+        self._check_access(self.buffer, self.result)
+
+
+class StoreGlobal(_Access, name="store_global"):
+    """Writes a scalar or a vector."""
+
+    value: Operand[Any]
+    buffer: Operand[ir.MemRefType]
+    offset: Operand[ir.IndexType]
+
+    def verify(self) -> None:
+        self._check_access(self.buffer, self.value)
+
+
+class LoadShared(_Access, name="load_shared"):
+    """Reads shared memory."""
+
+    buffer: Operand[ir.MemRefType]
+    offset: Operand[ir.IndexType]
+    result: Result[Any]
+
+    def verify(self) -> None:
+        self._check_access(self.buffer, self.result)
+
+
+class StoreShared(_Access, name="store_shared"):
+    """Writes shared memory."""
+
+    value: Operand[Any]
+    buffer: Operand[ir.MemRefType]
+    offset: Operand[ir.IndexType]
+
+    def verify(self) -> None:
+        self._check_access(self.buffer, self.value)
+
+
+class Barrier(Kernel.Operation, name="barrier"):
+    """All threads of the block arrive before any leaves; shared memory written before is visible after."""
+
+
+class WarpReduce(Kernel.Operation, name="warp_reduce", traits=[Pure]):
+    """Combines a scalar over the lanes whose numbers differ by the bits of `lanes`, by butterfly shuffles.
+
+    All 32 lanes take part; lane l gets the combination over l xor every subset of `lanes`, each a power of two.
+    """
+
+    kind: Attr[ReduceKind]
+    lanes: Attr[list[int]]
+    value: Operand[Any]
+    result: Result[Any]
+
+    def verify(self) -> None:
+        if any(bit not in (1, 2, 4, 8, 16) for bit in self.lanes):
+            raise VerifyError(f"lanes must be powers of two below 32, but are {list(self.lanes)}")
+        if self.value.type != self.result.type or isinstance(self.value.type, ir.VectorType):
+            raise VerifyError(f"value must be a scalar of the result's type, but is {self.value.type}")

@@ -1,0 +1,116 @@
+"""A schedule is a value that can be read, printed and searched; the passes read their own part of it.
+
+It lists the axes of a tile function. Each axis has an extent (in the module's symbols), the size of one tile along it,
+and how a tile is laid out: element `e = (register * threads + thread) * vector + lane`. On the CPU `threads` is 1 and
+`vector` the SIMD width; on the GPU the product of all `threads` is the block size. A worked example, a matrix-vector
+product by one warp a row:
+
+    n: extent 4096, grid, tile 4, threads 4, vector 1     -> warp w holds row w
+    k: extent 2048, loop, tile 512, threads 32, vector 8  -> lane l holds elements 8l..8l+7 of each 256
+
+Threads are numbered with the last axis fastest. `grid` axes are split over programs, first axis slowest unless `order`
+says otherwise; `loop` axes are walked inside a program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from mlir import ir
+
+from tilec.dialects.index_expr import Linear, ceildiv, make_map, map_results
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a tile function."""
+
+    name: str
+    extent: Linear
+    tile: int = 1
+    threads: int = 1
+    vector: int = 1
+    grid: bool = True
+
+    def __post_init__(self) -> None:
+        if self.tile < 1 or self.threads < 1 or self.vector < 1:
+            raise ValueError(f"axis {self.name}: sizes must be positive, but got {self}")
+        if self.tile % (self.threads * self.vector):
+            raise ValueError(f"axis {self.name}: tile must be a multiple of threads * vector = "
+                             f"{self.threads * self.vector}, but is {self.tile}")
+
+    @property
+    def registers(self) -> int:
+        """How many vectors of a full tile one thread holds along this axis."""
+        return self.tile // (self.threads * self.vector)
+
+    @property
+    def programs(self) -> Linear:
+        """Number of tiles along the axis."""
+        return ceildiv(self.extent, self.tile)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The axes of a tile function and what its passes shall do."""
+
+    axes: tuple[Axis, ...]
+    order: tuple[int, ...] = ()  # grid axes, slowest first
+    unroll: int = 1  # copies of the body of the innermost reduction loop
+    dot: bool = False  # contractions by `tile.dot` (outer products) instead of lane-wise products
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Grid axes, slowest first."""
+        return self.order or tuple(i for i, axis in enumerate(self.axes) if axis.grid)
+
+    @property
+    def threads(self) -> int:
+        """Threads of one program."""
+        return prod(axis.threads for axis in self.axes)
+
+    def to_attribute(self, symbols: int) -> ir.Attribute:
+        """The attribute `tile.schedule`, in the current context."""
+        axes = [
+            ir.DictAttr.get({
+                "name": ir.StringAttr.get(a.name),
+                "extent": ir.AffineMapAttr.get(make_map(0, symbols, [a.extent])),
+                "layout": ir.DenseI64ArrayAttr.get([a.tile, a.threads, a.vector]),
+                "walk": ir.StringAttr.get("grid" if a.grid else "loop"),
+            })
+            for a in self.axes
+        ]
+        return ir.DictAttr.get({
+            "axes": ir.ArrayAttr.get(axes),
+            "order": ir.DenseI64ArrayAttr.get(list(self.order)),
+            "unroll": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.unroll),
+            "dot": ir.BoolAttr.get(self.dot),
+        })
+
+    @staticmethod
+    def from_attribute(attribute: ir.Attribute) -> Schedule:
+        """The inverse of `to_attribute`."""
+        entries = ir.DictAttr(attribute)
+        axes = []
+        for item in ir.ArrayAttr(entries["axes"]):
+            axis = ir.DictAttr(item)
+            tile, threads, vector = ir.DenseI64ArrayAttr(axis["layout"])
+            axes.append(Axis(
+                name=ir.StringAttr(axis["name"]).value,
+                extent=map_results(ir.AffineMapAttr(axis["extent"]).value)[0],
+                tile=tile, threads=threads, vector=vector,
+                grid=ir.StringAttr(axis["walk"]).value == "grid",
+            ))
+        return Schedule(
+            tuple(axes),
+            tuple(ir.DenseI64ArrayAttr(entries["order"])),
+            ir.IntegerAttr(entries["unroll"]).value,
+            ir.BoolAttr(entries["dot"]).value,
+        )
+
+    def with_axis(self, position: int, **changes: object) -> Schedule:
+        """This schedule with one axis changed."""
+        axes = list(self.axes)
+        axes[position] = replace(axes[position], **changes)  # type: ignore[arg-type]
+        return replace(self, axes=tuple(axes))

@@ -1,0 +1,167 @@
+"""One function is one kernel: a grid of programs over tiles. Loops are `scf.for`, arithmetic is arith and math on vectors.
+
+Every tile value is a builtin vector with one dimension per axis of the function, of size 1 where it does not vary along
+that axis. So a value's dimensions need no names, broadcasting is `vector.broadcast` of size-1 dimensions, and a layout
+over threads or registers is a property of the axes alone (`tile.schedule` on the function, see `schedule.py`).
+
+Memory is reached through the views of `primop`: an access names a global buffer, the origin of the tile along every
+axis, the values of the module's symbols, and a map from (axes)[symbols] to the buffer's indices. `mask` is a map of the
+same kind; an element exists where all its results are non-negative. Masked-off memory is never touched.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from mlir import ir
+
+from tilec.dialects.core import Attr, Dialect, Operand, Pure, Result, VerifyError
+
+Vector = ir.VectorType
+
+
+class ReduceKind(enum.Enum):
+    """How elements combine."""
+
+    ADD = "add"
+    MAX = "max"
+
+
+class Tile(Dialect, name="tile"):
+    """Programs over tiles of global buffers."""
+
+
+class ProgramId(Tile.Operation, name="program_id", traits=[Pure]):
+    """This program's coordinate along grid axis `axis` (an index into the schedule's axes)."""
+
+    axis: Attr[int]
+    result: Result[ir.IndexType]
+
+
+class SymbolOp(Tile.Operation, name="symbol", traits=[Pure]):
+    """The value of a module symbol, read from memory when the kernel starts: one program serves every length."""
+
+    symbol: Attr[str]
+    result: Result[ir.IndexType]
+
+
+class _Access(Tile.Operation):
+    map: Attr[ir.AffineMap]
+    mask: Attr[ir.AffineMap] = None
+
+    def _check_access(self, buffer: ir.Value, vector: ir.Value, extra: int = 0) -> None:
+        rank = ir.VectorType(vector.type).rank
+        buffer_type = ir.MemRefType(buffer.type)
+        if len(self.map.results) != buffer_type.rank:
+            raise VerifyError(f"map must give {buffer_type.rank} indices (the rank of the buffer), "
+                              f"but gives {len(self.map.results)}")
+        if self.map.n_dims != rank + extra:
+            raise VerifyError(f"map must take {rank + extra} dimensions (the rank of the tile), but takes {self.map.n_dims}")
+        if len(self.origin) != rank + self.map.n_symbols:
+            raise VerifyError(f"needs {rank} tile origins and {self.map.n_symbols} symbols, but got {len(self.origin)}")
+        element, tile_element = buffer_type.element_type, ir.VectorType(vector.type).element_type
+        if element != tile_element:
+            raise VerifyError(f"tile must have the buffer's element type {element}, but has {tile_element}")
+        if self.mask is not None and (self.mask.n_dims, self.mask.n_symbols) != (rank, self.map.n_symbols):
+            raise VerifyError("mask must take the same dimensions and symbols as map")
+
+
+class Load(_Access, name="load"):
+    """A tile of `source`. Masked-off elements read as `pad` (zero if absent). `pure` marks memory nobody writes."""
+
+    pad: Attr[float] = None
+    source: Operand[ir.MemRefType]
+    result: Result[Vector]
+    origin: Sequence[Operand[ir.IndexType]] = ()
+
+    def verify(self) -> None:
+        self._check_access(self.source, self.result)
+
+
+class Gather(_Access, name="gather"):
+    """A tile of `source` whose map takes one more dimension, last: the element of `index`."""
+
+    source: Operand[ir.MemRefType]
+    index: Operand[Vector]
+    result: Result[Vector]
+    origin: Sequence[Operand[ir.IndexType]] = ()
+
+    def verify(self) -> None:
+        self._check_access(self.source, self.result, 1)
+
+
+class Store(_Access, name="store"):
+    """Writes a tile to `dest`."""
+
+    value: Operand[Vector]
+    dest: Operand[ir.MemRefType]
+    origin: Sequence[Operand[ir.IndexType]] = ()
+
+    def verify(self) -> None:
+        self._check_access(self.dest, self.value)
+
+
+class Scatter(_Access, name="scatter"):
+    """Writes a tile to `dest`, whose map takes one more dimension, last: the element of `index`.
+
+    Elements whose index is outside [0, extent) are dropped.
+    """
+
+    extent: Attr[int]
+    value: Operand[Vector]
+    index: Operand[Vector]
+    dest: Operand[ir.MemRefType]
+    origin: Sequence[Operand[ir.IndexType]] = ()
+
+    def verify(self) -> None:
+        self._check_access(self.dest, self.value, 1)
+
+
+class IndexTile(Tile.Operation, name="index", traits=[Pure]):
+    """The value of an affine expression at every element of a tile: iota, positions, conditions."""
+
+    map: Attr[ir.AffineMap]
+    result: Result[Vector]
+    origin: Sequence[Operand[ir.IndexType]] = ()
+
+    def verify(self) -> None:
+        if len(self.map.results) != 1:
+            raise VerifyError(f"map must give one index, but gives {len(self.map.results)}")
+
+
+class Reduce(Tile.Operation, name="reduce", traits=[Pure]):
+    """Combines a tile along `axes`, which keep size 1: within registers, then across the threads that share them."""
+
+    kind: Attr[ReduceKind]
+    axes: Attr[list[int]]
+    value: Operand[Vector]
+    result: Result[Vector]
+
+    def verify(self) -> None:
+        shape = list(ir.VectorType(self.value.type).shape)
+        expected = [1 if i in list(self.axes) else size for i, size in enumerate(shape)]
+        if list(ir.VectorType(self.result.type).shape) != expected:
+            raise VerifyError(f"result must have shape {expected}, but has {list(ir.VectorType(self.result.type).shape)}")
+
+
+class Dot(Tile.Operation, name="dot", traits=[Pure]):
+    """`acc + sum(lhs * rhs)` along the axes that acc lacks; lhs and rhs are broadcast against each other.
+
+    16-bit operands are multiplied exactly and accumulate in acc's f32. What instruction does it is the target's choice.
+    """
+
+    lhs: Operand[Vector]
+    rhs: Operand[Vector]
+    acc: Operand[Vector]
+    result: Result[Vector]
+
+    def verify(self) -> None:
+        lhs, rhs, acc = (list(ir.VectorType(v.type).shape) for v in (self.lhs, self.rhs, self.acc))
+        for axis, (a, b, c) in enumerate(zip(lhs, rhs, acc, strict=True)):
+            if a != b and 1 not in (a, b):
+                raise VerifyError(f"axis {axis}: lhs and rhs must agree or be 1, but are {a} and {b}")
+            if c not in (1, max(a, b)):
+                raise VerifyError(f"axis {axis}: acc must be 1 or {max(a, b)}, but is {c}")
+        if self.result.type != self.acc.type:
+            raise VerifyError("result must have the type of acc")

@@ -1,0 +1,102 @@
+"""The blocks of Llama-family models, each a few primops; none of them is known to the compiler by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilec.dialects.index_expr import Linear, dim, floordiv
+from tilec.frontend.tensor import LOG2_E, Graph, Tensor
+
+
+def silu(x: Tensor) -> Tensor:
+    """x * sigmoid(x), any shape."""
+    return x * (1.0 + (x * -LOG2_E).exp2()).recip()
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: str) -> Tensor:
+    """Root mean square normalisation of the last dimension (Zhang and Sennrich 2019): f32 inside, `dtype` outside.
+
+    x is f32 (..., H), weight f32 (H).
+    """
+    with x.graph.scope("rms_norm"):
+        width = x.shape[-1].constant
+        scale = ((x * x).sum(-1, keepdim=True) * (1.0 / width) + eps).sqrt().recip()
+        return (x * scale * weight).cast(dtype)
+
+
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """x (..., K) times weight (N, K) transposed, f32 (..., N)."""
+    dtype = "f32" if x.dtype in ("bf16", "f16") else x.dtype
+    return x.unsqueeze(-2).mul(weight, dtype).sum(-1)
+
+
+def embedding(table: Tensor, tokens: Tensor) -> Tensor:
+    """Rows of table (V, H) for i32 tokens (S), as f32 (S, H)."""
+    with table.graph.scope("embedding"):
+        return table.take(tokens).cast("f32")
+
+
+def rotary_table(graph: Graph, length: Linear, first: Linear, frequencies: Sequence[float] | np.ndarray) -> tuple[Tensor, Tensor]:
+    """Cosine and sine, each f32 (length, head_dim / 2), for positions first, first + 1, ...
+
+    The cosine is 1 - 2 sin(x/2)^2, which keeps its accuracy at large angles.
+    """
+    with graph.scope("rotary_table"):
+        positions = graph.iota(first + length, "f32")[first:].unsqueeze(1)
+        inverse = graph.input("rotary.inverse_frequencies", (len(frequencies),), "f32", kind="weight")
+        angle = positions * inverse
+        half = (angle * 0.5).sin()
+        return (half * half * -2.0 + 1.0).contiguous(), angle.sin().contiguous()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary position embedding (Su et al. 2021), halves paired: x (S, heads, D), cos and sin (S, D / 2).
+
+    Written as one sum over the whole head, `x * cos + swapped(x) * signed_sin`, where `swapped` is a view.
+    """
+    half = x.shape[-1].constant // 2
+    low, high = x[..., :half], x[..., half:]
+    cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
+    first = (low * cos - high * sin).pad(-1, 0, half)
+    second = (high * cos + low * sin).pad(-1, half, 0)
+    return first + second
+
+
+def attention(q: Tensor, keys: Tensor, values: Tensor, past: Linear) -> Tensor:
+    """Causal grouped-query attention.
+
+    q is (S, heads, D); keys and values are (kv_heads, T, D) with T = past + S and S queries aligned to the end of T.
+    The result is f32 (S, heads, D). Query head h reads kv head `h floordiv group`, a view: nothing is repeated.
+    """
+    graph = q.graph
+    length, heads, width = q.shape
+    group = heads.constant // keys.shape[0].constant
+    with graph.scope("attention"):
+        grouped = [x._viewed((heads, *x.shape[1:]), [floordiv(dim(0), group), dim(1), dim(2)]) for x in (keys, values)]
+        accumulate = "f32" if q.dtype in ("bf16", "f16") else q.dtype
+        with graph.scope("scores"):
+            # (heads, S, T, D): masked where the key is later than the query.
+            scores = q.permute(1, 0, 2).unsqueeze(2).mul(grouped[0].unsqueeze(1), accumulate).sum(-1)
+            scores = scores * (LOG2_E / math.sqrt(width.constant) / LOG2_E)
+            late = graph.constant(-math.inf, "f32").expand(*scores.shape).where_index(dim(2) - dim(1) - past - 1)
+            scores = scores + late
+        with graph.scope("softmax"):
+            weights = scores.softmax(-1)
+        with graph.scope("values"):
+            # (S, heads, D, T)
+            mixed = weights.permute(1, 0, 2).unsqueeze(2).mul(grouped[1].transpose(1, 2).unsqueeze(0).cast("f32"))
+            return mixed.sum(-1)
+
+
+def argmax(x: Tensor) -> Tensor:
+    """Index of the first largest element of a vector (N), i32 scalar: the maximum of N - i where x(i) is the maximum."""
+    graph = x.graph
+    size = x.shape[-1]
+    with graph.scope("argmax"):
+        largest = x.max(-1, keepdim=True)
+        reversed_index = (graph.iota(size, "i32") * -1) + size.constant
+        hit = (x < largest).where(graph.constant(0, "i32"), reversed_index)
+        return hit.max(-1) * -1 + size.constant

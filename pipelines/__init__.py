@@ -1,0 +1,1 @@
+"""How the IR is changed: one file a pass, one conversion file between two levels."""

@@ -1,0 +1,60 @@
+"""A recorded graph and a target in, an artifact out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mlir import ir
+
+from tilec.dialects import primop
+from tilec.dialects.index_expr import map_results
+from tilec.pipelines.cpu.codegen import emit_objects
+from tilec.pipelines.nvvm_to_ptx import emit_ptx
+from tilec.pipelines.passes import run_pipeline
+from tilec.pipelines.pipeline import cpu_pipeline, gpu_pipeline, tile_pipeline
+from tilec.pipelines.plan import expression, plan_module
+from tilec.pipelines.targets import CpuTarget, GpuTarget
+from tilec.runtime.artifact import Artifact, Kernel, Manifest
+
+Observer = Callable[[str, str, str], None]
+
+
+def compile_module(module: ir.Module, target: CpuTarget | GpuTarget, model: dict[str, Any],
+                   observer: Observer | None = None) -> Artifact:
+    """Compiles a recorded module in its own context. `model` is stored in the manifest for whoever runs the artifact."""
+    with module.context, ir.Location.unknown():
+        symbols = primop.symbol_ranges(module.operation)
+        run_pipeline(module, tile_pipeline(target.name), observer=observer)
+        plan = plan_module(module.operation)
+        if isinstance(target, CpuTarget):
+            run_pipeline(module, cpu_pipeline(target), observer=observer)
+            files = {f"kernels{i}.o": code for i, code in enumerate(emit_objects(_kernels(module), target))}
+            kernels = {name: Kernel(file="") for e in plan.entries.values() for name, _ in e.launches}
+        else:
+            run_pipeline(module, gpu_pipeline(), observer=observer)
+            lowered = _kernels(module)
+            kernels = {f.attributes["sym_name"].value: _kernel(f, list(symbols)) for f in _functions(lowered)}
+            files = {f"{name}.ptx": text.encode() for name, text in emit_ptx(lowered, target).items()}
+    manifest = Manifest(target.name, target.kind, symbols, plan.weights, plan.states, kernels, plan.entries, model)
+    return Artifact(manifest, files)
+
+
+def _kernels(module: ir.Module) -> ir.OpView:
+    """The nested module that holds the kernels."""
+    return next(o for o in module.body.operations if o.operation.name in ("builtin.module", "gpu.module"))
+
+
+def _functions(kernels: ir.OpView) -> list[ir.OpView]:
+    return [o for o in kernels.regions[0].blocks[0].operations if "nvvm.kernel" in o.attributes]
+
+
+def _kernel(function: ir.OpView, symbols: list[str]) -> Kernel:
+    """The manifest's entry for a GPU kernel."""
+    name = ir.StringAttr(function.attributes["sym_name"]).value
+    block = ir.DenseI32ArrayAttr(function.attributes["nvvm.reqntid"])[0]
+    grid = []
+    for dimension in ir.ArrayAttr(function.attributes["kernel.grid"]):
+        factors = map_results(ir.AffineMapAttr(dimension).value)
+        grid.append(" * ".join(f"({expression(f, symbols)})" for f in factors) or "1")
+    return Kernel(f"{name}.ptx", grid, block)

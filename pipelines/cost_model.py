@@ -1,0 +1,260 @@
+"""Schedules follow from the target and from which axes the operands are contiguous along; nothing is recorded.
+
+A contraction becomes an outer product (`tile.dot`) where an operand is contiguous along an axis that the result keeps:
+its elements then fill vector registers, or neighbouring threads. Otherwise both operands are contiguous along the reduced
+axis and the product is formed lane by lane and summed at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilec.dialects import primop
+from tilec.dialects.index_expr import Dim, linear, range_of
+from tilec.dialects.schedule import Axis, Schedule
+from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous, operand_index
+from tilec.pipelines.targets import CpuTarget, GpuTarget
+
+GPU_THREADS = 256
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The axes of a contraction: kept by the left operand only, by the right only, by both, and reduced."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    batch: tuple[int, ...]
+    reduced: tuple[int, ...]
+
+
+def choose_schedule(structure: Structure, target: CpuTarget | GpuTarget) -> Schedule:
+    """The schedule of a kernel on a target."""
+    contraction = next((r for stage in structure.stages for r in stage if r.contraction), None)
+    plan = _CpuPlan(structure, target) if isinstance(target, CpuTarget) else _GpuPlan(structure, target)
+    return plan.contraction(contraction) if contraction else plan.elementwise()
+
+
+def largest(structure: Structure, axis: int) -> int:
+    """The largest extent that an axis can have."""
+    bounds = range_of(structure.extents[axis], structure.ranges)
+    assert bounds is not None
+    return bounds[1]
+
+
+def contraction_operands(structure: Structure, reduction: Reduction) -> tuple[list[Access], list[Access]]:
+    """The buffers that the left and the right operand of a contraction read."""
+    product = defining_op(reduction.op.operand)
+    assert isinstance(product, primop.Mul)
+    point = operand_index(reduction.op, 0, reduction.point, structure.ranges)
+    sides = []
+    for k in (0, 1):
+        buffers = _buffers_below(product.operands[k])
+        axes = set().union(*(e.atoms() for e in operand_index(product, k, point, structure.ranges)), set())
+        sides.append([a for a in structure.accesses if a.buffer in buffers and not a.store
+                      and {x for x in a.offset.atoms() if isinstance(x, Dim)} <= axes])
+    return sides[0], sides[1]
+
+
+def _buffers_below(value: object) -> list:
+    found, pending = [], [value]
+    while pending:
+        current = pending.pop()
+        op = defining_op(current)
+        if op is None:
+            found.append(current)
+        else:
+            pending += list(op.operands)
+    return found
+
+
+def roles_of(structure: Structure, reduction: Reduction) -> Roles:
+    """Which axes a contraction's two operands depend on."""
+    product = defining_op(reduction.op.operand)
+    assert isinstance(product, primop.Mul)
+    point = operand_index(reduction.op, 0, reduction.point, structure.ranges)
+    used: list[set[int]] = []
+    for k in (0, 1):
+        atoms = set().union(*(e.atoms() for e in operand_index(product, k, point, structure.ranges)), set())
+        used.append({a.position for a in atoms if isinstance(a, Dim)})
+    kept = [a for a in range(len(structure.extents)) if a not in reduction.axes and structure.extents[a] != linear(1)]
+    return Roles(
+        tuple(a for a in kept if a in used[0] and a not in used[1]),
+        tuple(a for a in kept if a in used[1] and a not in used[0]),
+        tuple(a for a in kept if a in used[0] and a in used[1]),
+        reduction.axes,
+    )
+
+
+class _Plan:
+    """Tile sizes and layouts by axis, all 1 until said otherwise."""
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self.tile = [1] * len(structure.extents)
+        self.threads = [1] * len(structure.extents)
+        self.vector = [1] * len(structure.extents)
+
+    def set(self, axis: int, registers: int, threads: int = 1, vector: int = 1) -> None:
+        self.tile[axis], self.threads[axis], self.vector[axis] = registers * threads * vector, threads, vector
+
+    def schedule(self, order: Sequence[int] = (), unroll: int = 1, dot: bool = False) -> Schedule:
+        s = self.structure
+        names = _axis_names(s)
+        axes = tuple(
+            Axis(names[a], s.extents[a], self.tile[a], self.threads[a], self.vector[a], a in s.grid)
+            for a in range(len(s.extents)))
+        return Schedule(axes, tuple(order), unroll, dot)
+
+    def contiguous(self, accesses: Sequence[Access], *box: tuple[int, int]) -> bool:
+        return bool(accesses) and all(is_contiguous(a.offset, box, self.structure.ranges) for a in accesses)
+
+    def streamed_axis(self) -> int | None:
+        """The axis along which most accesses are contiguous; walked axes first, then the last."""
+        s = self.structure
+        walked = [a for stage in s.stages for r in stage for a in r.axes] + s.inner
+        candidates = list(dict.fromkeys(walked)) or s.grid
+        scores = {a: sum(is_contiguous(x.offset, [(a, 2)], s.ranges) for x in s.accesses) for a in candidates
+                  if s.extents[a] != linear(1)}
+        return max(scores, key=lambda a: (scores[a], a)) if scores and max(scores.values()) else None
+
+
+def _axis_names(structure: Structure) -> list[str]:
+    """m, n, k and batch for contractions; x for what the grid splits and r for what a program walks otherwise."""
+    contraction = next((r for stage in structure.stages for r in stage if r.contraction), None)
+    names = [f"x{a}" if a in structure.grid else f"r{a}" for a in range(len(structure.extents))]
+    if contraction:
+        roles = roles_of(structure, contraction)
+        for letter, axes in (("m", roles.left), ("n", roles.right), ("b", roles.batch), ("k", roles.reduced)):
+            for i, a in enumerate(axes):
+                names[a] = letter + (str(i) if len(axes) > 1 else "")
+    return names
+
+
+class _CpuPlan(_Plan):
+    """Vectors along one axis; enough independent accumulators to hide the latency of a fused multiply-add."""
+
+    def __init__(self, structure: Structure, target: CpuTarget) -> None:
+        super().__init__(structure)
+        self.lanes = target.lanes
+
+    def _fit(self, axis: int, vectors: int) -> int:
+        """At most `vectors` registers along an axis, fewer for short axes."""
+        have = -(-largest(self.structure, axis) // self.lanes)
+        return next(n for n in (8, 4, 2, 1) if n <= vectors and (n <= have or n == 1))
+
+    def elementwise(self) -> Schedule:
+        axis = self.streamed_axis()
+        if axis is not None and largest(self.structure, axis) >= self.lanes:
+            self.set(axis, self._fit(axis, 4), vector=self.lanes)
+        return self.schedule()
+
+    def contraction(self, reduction: Reduction) -> Schedule:
+        s, lanes = self.structure, self.lanes
+        roles = roles_of(s, reduction)
+        left, right = contraction_operands(s, reduction)
+        k = roles.reduced[-1]
+        for kept, other, operand in ((roles.right, roles.left, right), (roles.left, roles.right, left)):
+            for n in reversed(kept):
+                pairs = self.contiguous(operand, (n, lanes), (k, 2))
+                if pairs or self.contiguous(operand, (n, lanes)):
+                    return self._outer(n, [a for a in other if a != n], k, 2 if pairs else 1, reduction)
+        if self.contiguous(left, (k, lanes)) and self.contiguous(right, (k, lanes)):
+            self.set(k, self._fit(k, 4), vector=lanes)
+            free = [a for a in (*roles.left, *roles.right) if largest(s, a) > 1]
+            if free:
+                self.set(free[-1], 4)
+            return self.schedule()
+        free = [a for a in (*roles.left, *roles.right) if largest(s, a) >= 4]
+        if free:
+            self.set(free[-1], 4)
+        return self.schedule(dot=True)
+
+    def _outer(self, n: int, others: list[int], k: int, pair: int, reduction: Reduction) -> Schedule:
+        s = self.structure
+        rows = [a for a in others if largest(s, a) > 1]
+        together = len([r for r in s.stages[0] if r.contraction])
+        if rows:
+            self.set(rows[-1], 8 if together == 1 else 4)
+        panels = self._fit(n, 2)
+        self.set(n, panels, vector=self.lanes)
+        self.set(k, 1, vector=pair)
+        # One row has few accumulators: independent copies over k keep several products in flight.
+        copies = 1 if rows else max(1, 4 // (panels * together))
+        if s.extents[k].is_constant and s.extents[k].constant % (copies * pair):
+            copies = 1
+        order = [a for a in s.grid if a != rows[-1]] + [rows[-1]] if rows and rows[-1] in s.grid else ()
+        return self.schedule(order, copies, dot=True)
+
+
+class _GpuPlan(_Plan):
+    """Neighbouring threads along the contiguous axis, 16 bytes each where the operands allow it."""
+
+    def __init__(self, structure: Structure, target: GpuTarget) -> None:
+        super().__init__(structure)
+        self.target = target
+
+    def _vector(self, axis: int, accesses: Sequence[Access]) -> int:
+        """Elements of one 16-byte access along an axis, fewer where some access or the extent does not allow it."""
+        s = self.structure
+        for size in (8, 4, 2):
+            widest = max((_bytes(a) for a in accesses if is_contiguous(a.offset, [(axis, 2)], s.ranges)), default=16)
+            fits = all(is_contiguous(a.offset, [(axis, size)], s.ranges) or Dim(axis) not in a.offset.atoms()
+                       or not is_contiguous(a.offset, [(axis, 2)], s.ranges) for a in accesses)
+            if size * widest <= 32 and fits and s.extents[axis].is_constant and s.extents[axis].constant % size == 0:
+                return size
+        return 1
+
+    def elementwise(self) -> Schedule:
+        s = self.structure
+        axis = self.streamed_axis()
+        if axis is None:
+            axis = max(range(len(s.extents)), key=lambda a: largest(s, a))
+        vector = self._vector(axis, s.accesses)
+        walked = axis not in s.grid or any(axis in r.axes for stage in s.stages for r in stage)
+        threads = 32
+        while threads < (1024 if walked and not s.grid else GPU_THREADS) and threads * vector < largest(s, axis):
+            threads *= 2
+        self.set(axis, 1, threads, vector)
+        return self.schedule()
+
+    def contraction(self, reduction: Reduction) -> Schedule:
+        s = self.structure
+        roles = roles_of(s, reduction)
+        left, right = contraction_operands(s, reduction)
+        k = roles.reduced[-1]
+        both = [*left, *right]
+        along_k = self.contiguous(both, (k, 2))
+        rows, columns = [a for a in roles.left if largest(s, a) > 1], [a for a in roles.right if largest(s, a) > 1]
+        if along_k and (not rows or not columns):
+            # A matrix-vector product: one warp a row, lanes along k.
+            vector = self._vector(k, both)
+            lanes = 32
+            while lanes > 1 and lanes * vector > largest(s, k):
+                lanes //= 2
+            registers = next(r for r in (4, 2, 1) if r == 1 or r * lanes * vector <= largest(s, k))
+            self.set(k, registers, lanes, vector)
+            free = (columns or rows)
+            if free:
+                self.set(free[-1], 1, GPU_THREADS // 2 // lanes)
+            return self.schedule()
+        # Outer products: a 16 by 16 block of threads, each with a small square of the result.
+        n = columns[-1] if columns else None
+        m = rows[-1] if rows else None
+        if n is not None:
+            self.set(n, 4 if m is not None else 1, 16 if m is not None else 128)
+        if m is not None:
+            self.set(m, 4 if n is not None else 1, 16 if n is not None else 128)
+        self.set(k, 1, 1, self._vector(k, both) if along_k else 1)
+        if n is None and m is None:
+            self.set(k, 1, 32, 1)
+            return self.schedule()
+        return self.schedule(dot=True)
+
+
+def _bytes(access: Access) -> int:
+    name = str(primop.element_type(access.buffer))
+    return {"f32": 4, "i32": 4, "i64": 8, "i1": 1}.get(name, 2)
+
+

@@ -1,0 +1,72 @@
+"""The pipelines, as the list of what happens to a program, with the reason for each place in the order.
+
+`tile_pipeline` is common to all targets; `cpu_pipeline` goes on to functions that LLVM compiles, `gpu_pipeline` to
+kernels and NVVM, from which `nvvm_to_ptx.py` makes PTX.
+"""
+
+from __future__ import annotations
+
+from tilec.pipelines.cpu.expand_math import ExpandMath
+from tilec.pipelines.cse import Cse
+from tilec.pipelines.dce import Dce
+from tilec.pipelines.kernel.libdevice import Libdevice
+from tilec.pipelines.kernel_to_nvvm import KernelToNvvm
+from tilec.pipelines.passes import Entry, Upstream
+from tilec.pipelines.primop.decompose_softmax import DecomposeSoftmax
+from tilec.pipelines.primop.fuse import Fuse
+from tilec.pipelines.primop.group import Group
+from tilec.pipelines.primop.inplace_scatter import InplaceScatter
+from tilec.pipelines.primop.pack_weights import PackWeights
+from tilec.pipelines.primop.partition import Partition
+from tilec.pipelines.primop_to_tile import PrimopToTile
+from tilec.pipelines.targets import CpuTarget
+from tilec.pipelines.tile_to_cpu import TileToCpu
+from tilec.pipelines.tile_to_kernel import TileToKernel
+
+PRIMOP: tuple[Entry, ...] = (
+    DecomposeSoftmax(),  # before anything counts ops: fusion and chunks see only primops with one meaning
+    Cse(),
+    Dce(),
+    Partition(),
+    Group(),  # before the passes below, which then work on one layer and not on thirty
+    InplaceScatter(),  # looks at all uses of a state inside a chunk, so while a chunk is still one function body
+    Fuse(),
+    Group(),  # kernels of different chunks that came out equal
+)
+
+
+def tile_pipeline(target: str) -> tuple[Entry, ...]:
+    """From a recorded module to tile functions for a target."""
+    return (
+        *PRIMOP,
+        PackWeights(target),  # after fusion, which decides who reads a weight; before views become loads
+        PrimopToTile(target),
+    )
+
+
+CPU: tuple[Entry, ...] = (
+    ExpandMath(),  # on whole tiles: their shape no longer matters once a polynomial is arithmetic
+)
+
+KERNEL: tuple[Entry, ...] = (
+    TileToKernel(),
+)
+
+NVVM: tuple[Entry, ...] = (
+    Libdevice(),  # while operands are still vectors of a known element type
+    Upstream("lower-affine"),  # index arithmetic becomes visible ...
+    Upstream("canonicalize"),
+    Upstream("cse"),
+    Upstream("loop-invariant-code-motion"),  # ... and leaves the loops while there are loops
+    KernelToNvvm(),
+)
+
+
+def cpu_pipeline(target: CpuTarget) -> tuple[Entry, ...]:
+    """From tile functions to functions over pointers and SIMD vectors."""
+    return (*CPU, TileToCpu(target.name))
+
+
+def gpu_pipeline() -> tuple[Entry, ...]:
+    """From tile functions to NVVM."""
+    return (*KERNEL, *NVVM)

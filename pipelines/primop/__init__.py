@@ -1,0 +1,1 @@
+"""Passes on the primop level: mathematics, views and fusion."""

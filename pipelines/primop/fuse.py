@@ -1,0 +1,229 @@
+"""Which primops share a kernel is read off the views.
+
+Every kernel computes one value, its root. Ops are visited from last to first; an op joins the kernel that uses it unless
+one of these rules makes it a root of its own:
+
+1. It is a result of the chunk, or a scatter: somebody outside reads memory.
+2. A contraction (a sum of products of two different operands) joins only kernels that use it point by point, as the
+   accumulator of an epilogue; anything else would repeat it.
+3. A value that comes out of a contraction and feeds another reduction is materialised: the epilogue ends there.
+4. A row reduction (norm, softmax) joins the kernel that uses it when it is broadcast back over the rows it reduced.
+5. A value behind a reduction, or dearer than `recompute` ops, is materialised where a contraction would repeat it.
+6. A value that several kernels use is recomputed in each if that costs a few elementwise ops, otherwise materialised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mlir import ir
+
+from tilec.dialects import primop
+from tilec.dialects.index_expr import Dim, Linear, dim, linear, map_results, substitute
+from tilec.pipelines.passes import Pass
+from tilec.pipelines.primop.outline import body_of, erase, extents_of, fresh_name, functions, outline, scope_name
+
+REDUCTIONS = (primop.Sum, primop.Max)
+FREE = (primop.Constant, primop.Iota)
+COSTLY = (primop.Exp2, primop.Log2, primop.Sin, primop.Recip, primop.Sqrt, primop.Mod)
+
+
+def is_contraction(op: ir.OpView) -> bool:
+    """A sum whose operand is a product of two operands that vary over different dimensions."""
+    if not isinstance(op, primop.Sum) or op.bounds is not None:
+        return False
+    owner = op.operand.owner
+    product = owner.opview if isinstance(owner, ir.Operation) else owner
+    if not isinstance(product, primop.Mul):
+        return False
+    used = [set().union(*(e.atoms() for e in map_results(m))) for m in product.maps]
+    return any(isinstance(a, Dim) for a in used[0] - used[1]) or any(isinstance(a, Dim) for a in used[1] - used[0])
+
+
+def is_pointwise_use(op: ir.OpView, operand: int) -> bool:
+    """Whether each element of the operand is used once: the view is a permutation, up to extents of 1."""
+    if isinstance(op, primop.Gather | primop.Scatter) and operand == 0:
+        return False
+    if op.bounds is not None and op.bounds[operand].results:
+        return False
+    results = map_results(op.maps[operand])
+    dims = [e for e in results if not e.is_constant]
+    live = {Dim(i) for i, e in enumerate(primop.space_of(op)) if e != linear(1)}
+    return all(e == dim(i) for e in dims for i in _only_dim(e)) and len(set(dims)) == len(dims) and \
+        live <= set().union(*(e.atoms() for e in dims), set())
+
+
+def _only_dim(e: Linear) -> list[int]:
+    atoms = [a for a in e.atoms() if isinstance(a, Dim)]
+    return [a.position for a in atoms] if len(atoms) == 1 else [-1]
+
+
+@dataclass
+class _Facts:
+    """What fusion knows of one op before groups are formed."""
+
+    contractions: frozenset[int] = frozenset()  # reached point by point: this op could be their epilogue
+    reduced: bool = False  # some reduction lies upstream
+    cost: int = 0  # elementwise ops that recomputing it takes, huge behind a reduction
+    cut: bool = False  # certainly a root: returned, a scatter, or the end of an epilogue that a reduction reads
+    groups: set[int] = field(default_factory=set)
+    in_body: bool = False  # evaluated for every element that some reduction of its kernel reads
+    in_contraction: bool = False
+
+
+@dataclass(frozen=True)
+class Fuse(Pass):
+    """Outline the kernels of every chunk: reductions with their prologues and epilogues, elementwise chains, scatters."""
+
+    name = "primop-fuse"
+    anchor = "builtin.module"
+    recompute: int = 6
+
+    def run(self, op: ir.OpView) -> None:
+        for chunk in functions(op, "primop.chunk"):
+            _fuse_chunk(op, chunk, self.recompute)
+
+
+def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int) -> None:
+    ops = [o for o in body_of(chunk).operations if o.operation.name not in ("func.return", "func.call")]
+    number = {result: i for i, o in enumerate(ops) for result in o.results}
+    facts = _facts(ops, number)
+    roots: list[int] = []
+    for i in range(len(ops) - 1, -1, -1):
+        if isinstance(ops[i], FREE):
+            continue
+        uses = [(number[use.owner.results[0]], use.operand_number) for use in ops[i].result.uses
+                if use.owner.operation.parent == chunk.operation and use.owner.name != "func.return"]
+        if _is_root(ops, facts, i, uses, recompute):
+            roots.append(i)
+            facts[i].groups = {i}
+        else:
+            facts[i].groups = set().union(*(facts[u].groups for u, _ in uses))
+            facts[i].in_body = any(isinstance(ops[u], REDUCTIONS) or facts[u].in_body for u, _ in uses)
+            facts[i].in_contraction = any(is_contraction(ops[u]) or facts[u].in_contraction for u, _ in uses)
+    roots.sort()
+    chunk_name = ir.StringAttr(chunk.attributes["sym_name"]).value
+    for root in roots:
+        members = _slice(ops, number, set(roots), root)
+        label = next((n for op in _naming_order(ops[root], members) if (n := scope_name(op.operation.location))),
+                     ops[root].operation.name.split(".")[1])
+        name = fresh_name(module, f"{chunk_name}_{label}")
+        call = outline(module, name, members, [ops[root].result], ops[root], "primop.kernel", ops[root].operation.location)
+        ops[root].result.replace_all_uses_with(call.results[0])
+    erase(ops)
+
+
+def _naming_order(root: ir.OpView, members: list[ir.OpView]) -> list[ir.OpView]:
+    """A kernel is called after its root's scope, or else after that of its contraction, or else of its last op."""
+    return [root, *(op for op in members if is_contraction(op)), *reversed(members)]
+
+
+def _facts(ops: list[ir.OpView], number: dict[ir.Value, int]) -> list[_Facts]:
+    feeds: list[bool] = []  # whether a reduction reads the value, directly or through elementwise ops of the same space
+    users: list[list[ir.OpView]] = []
+    for op in reversed(ops):
+        inside = {number[use.owner.results[0]] for use in op.results[0].uses if use.owner.name != "func.return"}
+        users.insert(0, [ops[u] for u in sorted(inside)])
+        feeds.insert(0, any(isinstance(ops[u], REDUCTIONS) or feeds[u - len(ops)] and not _grows(ops[u], op) for u in inside))
+    facts: list[_Facts] = []
+    for i, op in enumerate(ops):
+        known = [(number[v], k) for k, v in enumerate(op.operands) if v in number and not facts[number[v]].cut]
+        fact = _Facts()
+        fact.reduced = isinstance(op, REDUCTIONS) or any(facts[p].reduced for p, _ in known)
+        own = 0 if isinstance(op, FREE) else 4 if isinstance(op, COSTLY) else 1
+        fact.cost = own + sum(facts[p].cost for p, _ in known)
+        if isinstance(op, REDUCTIONS):
+            fact.cost = 1 << 20
+            fact.contractions = frozenset([i]) if is_contraction(op) else frozenset()
+        else:
+            pointwise = [facts[p].contractions for p, k in known if is_pointwise_use(op, k)]
+            fact.contractions = frozenset().union(*pointwise)
+        returned = any(use.owner.name == "func.return" for use in op.results[0].uses)
+        ends_epilogue = bool(fact.contractions) and feeds[i] and (
+            len(users[i]) > 1 or any(isinstance(user, REDUCTIONS) for user in users[i]))
+        fact.cut = not isinstance(op, FREE) and (returned or isinstance(op, primop.Scatter) or ends_epilogue)
+        facts.append(fact)
+    return facts
+
+
+def _is_root(ops: list[ir.OpView], facts: list[_Facts], i: int, uses: list[tuple[int, int]], recompute: int) -> bool:
+    op, fact = ops[i], facts[i]
+    users = [ops[u] for u, _ in uses]
+    if fact.cut or not uses:  # rules 1 and 3
+        return True
+    if any(isinstance(user, primop.Gather | primop.Scatter) and k == 0 for user, (_, k) in zip(users, uses, strict=True)):
+        return True  # read at computed places
+    groups = set().union(*(facts[u].groups for u, _ in uses))
+    bodies = [isinstance(ops[u], REDUCTIONS) or facts[u].in_body for u, _ in uses]
+    if is_contraction(op):  # rule 2
+        return len(groups) > 1 or any(bodies) or any(i not in facts[u].contractions for u, _ in uses) or \
+            not _reaches_root(ops, facts, i, groups)
+    if fact.contractions and any(bodies):  # rule 3
+        return True
+    if isinstance(op, REDUCTIONS):  # rule 4
+        return len(groups) > 1 or any(facts[u].in_contraction or is_contraction(ops[u]) for u, _ in uses) or \
+            not _broadcast_back(ops, facts, i, next(iter(groups)))
+    if (fact.reduced or fact.cost > recompute) and any(
+            facts[u].in_contraction and not is_contraction(ops[u]) and _grows(ops[u], op) for u, _ in uses):  # rule 5
+        return True
+    return len(groups) > 1 and fact.cost > recompute  # rule 6
+
+
+def _grows(user: ir.OpView, op: ir.OpView) -> bool:
+    return len([e for e in primop.space_of(user) if e != linear(1)]) > len([e for e in extents_of(op.result) if e != linear(1)])
+
+
+def _reaches_root(ops: list[ir.OpView], facts: list[_Facts], contraction: int, groups: set[int]) -> bool:
+    """Whether the one kernel that uses the contraction does so in its epilogue."""
+    root = next(iter(groups))
+    return contraction in facts[root].contractions
+
+
+def _broadcast_back(ops: list[ir.OpView], facts: list[_Facts], reduction: int, root: int) -> bool:
+    """Whether the kernel reads the reduction's result along whole dimensions of its root, everywhere the same."""
+    number = {result: i for i, o in enumerate(ops) for result in o.results}
+    views: set[tuple[Linear, ...]] = set()
+
+    def walk(i: int, index: tuple[Linear, ...], inside: bool) -> bool:
+        if i == reduction:
+            views.add(index)
+            return True
+        op = ops[i]
+        if isinstance(op, REDUCTIONS):
+            parallel = iter(index)
+            inner = iter(range(100, 200))  # names for reduced dimensions that cannot clash with the root's
+            dims = list(op.dims)
+            point = [dim(next(inner)) if d in dims else next(parallel) for d in range(len(primop.space_of(op)))]
+        else:
+            point = list(index)
+        for k, operand in enumerate(op.operands):
+            p = number.get(operand)
+            if p is None or root not in facts[p].groups and p != reduction or isinstance(ops[p], FREE):
+                continue
+            if isinstance(op, primop.Gather | primop.Scatter) and k == 0:
+                continue
+            replaced = {Dim(d): e for d, e in enumerate(point)}
+            if not walk(p, tuple(substitute(e, replaced) for e in map_results(op.maps[k])), inside):
+                return False
+        return True
+
+    top = ops[root]
+    rank = len(extents_of(top.result)) if isinstance(top, REDUCTIONS) else len(primop.space_of(top))
+    walk(root, tuple(dim(d) for d in range(rank)), False)
+    if len(views) != 1:
+        return False
+    view = [e for e in next(iter(views)) if not e.is_constant]
+    return all(len(e.terms) == 1 and e == dim(*_only_dim(e)) and _only_dim(e)[0] < rank for e in view) and \
+        len(set(view)) == len(view)
+
+
+def _slice(ops: list[ir.OpView], number: dict[ir.Value, int], roots: set[int], root: int) -> list[ir.OpView]:
+    """The ops of a root's kernel, in order."""
+    members, pending = {root}, [root]
+    while pending:
+        for operand in ops[pending.pop()].operands:
+            i = number.get(operand)
+            if i is not None and i not in roots and i not in members:
+                members.add(i)
+                pending.append(i)
+    return [ops[i] for i in sorted(members)]

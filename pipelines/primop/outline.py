@@ -1,0 +1,137 @@
+"""Moves a set of operations into a function of their own; chunks and kernels are both made this way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mlir import ir
+from mlir.dialects import func
+
+from tilec.dialects import primop
+from tilec.dialects.index_expr import Linear, linear, make_map, map_results
+
+SHAPE, KIND = "primop.shape", "primop.kind"
+
+
+def body_of(function: ir.OpView) -> ir.Block:
+    return function.regions[0].blocks[0]
+
+
+def functions(module: ir.OpView | ir.Operation, marker: str) -> list[ir.OpView]:
+    """The module's functions that carry the unit attribute `marker`, in order."""
+    return [f for f in module.regions[0].blocks[0].operations
+            if f.operation.name == "func.func" and marker in f.attributes]
+
+
+def extents_of(value: ir.Value) -> tuple[Linear, ...]:
+    """The extents of a tensor as expressions of the module's symbols."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        attributes = ir.DictAttr(ir.ArrayAttr(owner.owner.attributes["arg_attrs"])[value.arg_number])
+        return map_results(ir.AffineMapAttr(attributes[SHAPE]).value)
+    owner = owner.opview if isinstance(owner, ir.Operation) else owner
+    number = ir.OpResult(value).result_number
+    if isinstance(owner, primop.Input):
+        return map_results(owner.shape)
+    if isinstance(owner, primop.Constant):
+        return ()
+    if isinstance(owner, func.CallOp):
+        callee = ir.SymbolTable(_module_of(owner))[ir.FlatSymbolRefAttr(owner.attributes["callee"]).value]
+        attributes = ir.DictAttr(ir.ArrayAttr(callee.attributes["res_attrs"])[number])
+        return map_results(ir.AffineMapAttr(attributes[SHAPE]).value)
+    if isinstance(owner, primop.Scatter):
+        return tuple(linear(size) for size in ir.RankedTensorType(value.type).shape)
+    space = primop.space_of(owner)
+    dims = list(owner.dims) if isinstance(owner, primop.Sum | primop.Max) else []
+    return tuple(e for i, e in enumerate(space) if i not in dims)
+
+
+def kind_of(value: ir.Value) -> str:
+    """'weight', 'state' or 'argument': what an entry's value ultimately is; results of computations are arguments."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        attributes = ir.DictAttr(ir.ArrayAttr(owner.owner.attributes["arg_attrs"])[value.arg_number])
+        return ir.StringAttr(attributes[KIND]).value
+    owner = owner.opview if isinstance(owner, ir.Operation) else owner
+    return owner.kind.value if isinstance(owner, primop.Input) else "argument"
+
+
+def _module_of(op: ir.OpView) -> ir.Operation:
+    parent = op.operation
+    while parent.name != "builtin.module":
+        parent = parent.parent
+    return parent
+
+
+def outline(module: ir.OpView | ir.Operation, name: str, ops: Sequence[ir.OpView], results: Sequence[ir.Value],
+            before: ir.OpView, marker: str, location: ir.Location) -> ir.OpView:
+    """Copies `ops` (in order) into a new function `name` that returns `results`, and calls it before `before`.
+
+    The function's arguments are the values that `ops` use and do not define, in order of first use. Returns the call; the
+    caller replaces uses and erases what is dead.
+    """
+    symbols = len(primop.symbol_ranges(module.operation))
+    inside = {result for op in ops for result in op.results}
+    arguments: list[ir.Value] = []
+    for op in ops:
+        for operand in op.operands:
+            if operand not in inside and operand not in arguments:
+                arguments.append(operand)
+
+    def described(value: ir.Value, kind: str | None) -> ir.Attribute:
+        entries: dict[str, ir.Attribute] = {SHAPE: ir.AffineMapAttr.get(make_map(0, symbols, extents_of(value)))}
+        if kind is not None:
+            entries[KIND] = ir.StringAttr.get(kind)
+        return ir.DictAttr.get(entries)
+
+    with location:
+        with ir.InsertionPoint(module.regions[0].blocks[0]):
+            function = func.FuncOp(name, ([a.type for a in arguments], [r.type for r in results]), visibility="private")
+        function.attributes[marker] = ir.UnitAttr.get()
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get([described(a, kind_of(a)) for a in arguments])
+        function.attributes["res_attrs"] = ir.ArrayAttr.get([described(r, None) for r in results])
+        block = function.add_entry_block()
+        values = dict(zip(arguments, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for op in ops:
+                copy_op(op, values)
+            func.ReturnOp([values[r] for r in results])
+        with ir.InsertionPoint(before):
+            call = func.CallOp([r.type for r in results], name, arguments)
+    return call
+
+
+def copy_op(op: ir.OpView, values: dict[ir.Value, ir.Value]) -> None:
+    """Clones an op at the insertion point, reading `values` in place of the old operands, and records its results."""
+    clone = op.operation.clone()
+    for i, operand in enumerate(op.operands):
+        clone.operands[i] = values[operand]
+    for name in ("primop.chunk", "primop.chunk_index"):
+        if name in clone.attributes:
+            del clone.attributes[name]
+    values.update(zip(op.results, clone.results, strict=True))
+
+
+def erase(ops: Iterable[ir.OpView]) -> None:
+    """Erases ops, last first, that nothing uses any more."""
+    for op in reversed(list(ops)):
+        op.operation.erase()
+
+
+def scope_name(location: ir.Location) -> str:
+    """The name that the recording scope gave to an op, 'a.b' as 'a_b', or '' where it has none."""
+    text = str(location)
+    if not text.startswith('loc("'):
+        return ""
+    name = text[5:].split('"')[0]
+    return "" if "/" in name or name.endswith(".py") else name.replace(".", "_")
+
+
+def fresh_name(module: ir.OpView | ir.Operation, name: str) -> str:
+    """`name`, or the first of name_2, name_3, ... that the module does not use."""
+    table = ir.SymbolTable(module.operation)
+    candidate, count = name, 1
+    while candidate in table:
+        count += 1
+        candidate = f"{name}_{count}"
+    return candidate

@@ -1,0 +1,242 @@
+"""What a fused kernel looks like as loops, read off its views: axes, which of them the grid splits, and its stages.
+
+The root's dimensions become the first axes. A reduction whose result is broadcast back over a root dimension makes that
+dimension `inner`: one program walks it, first to reduce, then to produce the root. All other root dimensions are split
+over the grid. Reduced dimensions use an inner axis of the same extent where there is one, and axes of their own
+otherwise. Reductions that do not need each other and walk the same axes share a stage, one loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from mlir import ir
+
+from tilec.dialects import primop
+from tilec.dialects.index_expr import Atom, Dim, Linear, Ranges, Symbol, dim, linear, map_results, range_of, substitute
+from tilec.pipelines.passes import PassFailure
+from tilec.pipelines.primop.fuse import REDUCTIONS, is_contraction
+from tilec.pipelines.primop.outline import body_of, extents_of
+
+Index = tuple[Linear, ...]
+ROW_ALIGNMENT = 16  # elements: rows of a symbolic length start at multiples of this
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One reduction of a kernel: its op, the axes it walks, and each dimension of its space in terms of the axes."""
+
+    op: ir.OpView
+    axes: tuple[int, ...]
+    point: Index
+    contraction: bool
+
+
+@dataclass(frozen=True)
+class Access:
+    """A read or write of a buffer: its element offset in terms of the axes, and the value that is the buffer."""
+
+    buffer: ir.Value
+    offset: Linear
+    store: bool = False
+
+
+@dataclass
+class Structure:
+    """See the module docstring. `extents` has one entry per axis; `point` locates the root's dimensions on the axes."""
+
+    function: ir.OpView
+    root: ir.OpView
+    extents: list[Linear]
+    grid: list[int]
+    inner: list[int]
+    stages: list[list[Reduction]]
+    point: Index
+    symbols: dict[str, tuple[int, int]]
+    accesses: list[Access] = field(default_factory=list)
+
+    @property
+    def ranges(self) -> Ranges:
+        """Ranges of the symbols and of the axes."""
+        ranges: dict[Atom, tuple[int, int]] = {Symbol(i): r for i, r in enumerate(self.symbols.values())}
+        for axis, extent in enumerate(self.extents):
+            bounds = range_of(extent, ranges)
+            if bounds:
+                ranges[Dim(axis)] = (0, max(bounds[1] - 1, 0))
+        return ranges
+
+    def reduction(self, op: ir.OpView) -> Reduction | None:
+        return next((r for stage in self.stages for r in stage if r.op == op), None)
+
+
+def capacity(extents: Sequence[Linear], symbols: dict[str, tuple[int, int]]) -> list[int]:
+    """The dimensions of the memory behind a tensor: symbolic extents at their largest, rows of them aligned."""
+    ranges: Ranges = {Symbol(i): r for i, r in enumerate(symbols.values())}
+    sizes = []
+    for i, extent in enumerate(extents):
+        bounds = range_of(extent, ranges)
+        assert bounds is not None, "extents are made of symbols, which have ranges"
+        size = max(bounds[1], 0)
+        if not extent.is_constant and i == len(extents) - 1:
+            size = -(-size // ROW_ALIGNMENT) * ROW_ALIGNMENT
+        sizes.append(size)
+    return sizes
+
+
+def offset_of(index: Sequence[Linear], sizes: Sequence[int]) -> Linear:
+    """Row-major element offset of an index."""
+    return sum((e * prod(sizes[i + 1:]) for i, e in enumerate(index)), Linear())
+
+
+def operand_index(op: ir.OpView, operand: int, point: Index, ranges: Ranges | None = None) -> Index:
+    """Where an op reads an operand when it is evaluated at `point`."""
+    replaced = {Dim(d): e for d, e in enumerate(point)}
+    return tuple(substitute(e, replaced, ranges) for e in map_results(op.maps[operand]))
+
+
+def operand_bound(op: ir.OpView, operand: int, point: Index, ranges: Ranges | None = None) -> Index:
+    """The conditions, all non-negative, under which that element exists."""
+    if op.bounds is None:
+        return ()
+    replaced = {Dim(d): e for d, e in enumerate(point)}
+    return tuple(substitute(e, replaced, ranges) for e in map_results(op.bounds[operand]))
+
+
+def defining_op(value: ir.Value) -> ir.OpView | None:
+    """The op that computes a value inside a kernel, None for the kernel's arguments."""
+    if isinstance(value.owner, ir.Block):
+        return None
+    return value.owner.opview if isinstance(value.owner, ir.Operation) else value.owner
+
+
+def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structure:
+    """The structure of a kernel function; PassFailure where fusion joined what cannot share one."""
+    returned = list(body_of(function).operations)[-1].operands[0]
+    root = defining_op(returned)
+    assert root is not None, "a kernel computes what it returns"
+    if isinstance(root, REDUCTIONS):
+        extents = list(extents_of(root.result))
+    elif isinstance(root, primop.Scatter):
+        extents = list(primop.space_of(root))
+    else:
+        extents = list(primop.space_of(root))
+    rank = len(extents)
+    found: dict[ir.OpView, Index] = {}
+    order: list[ir.OpView] = []
+    _collect(root, tuple(dim(d) for d in range(rank)), found, order, is_root=True)
+    grid = set(range(rank))
+    for op in order:
+        used = set().union(*(e.atoms() for e in found[op]), set())
+        grid &= {d for d in range(rank) if Dim(d) in used or extents[d] == linear(1)}
+    inner = [d for d in range(rank) if d not in grid]
+    reductions: dict[ir.OpView, Reduction] = {}
+    for op in order:
+        space = primop.space_of(op)
+        taken: list[int] = []
+        for d in op.dims:
+            options = [a for a in [*inner, *range(rank, len(extents))] if a not in taken and extents[a] == space[d]]
+            if not options:
+                extents.append(space[d])
+                options = [len(extents) - 1]
+            taken.append(options[0])
+        parallel, reduced = iter(found[op]), iter(taken)
+        point = tuple(dim(next(reduced)) if d in list(op.dims) else next(parallel) for d in range(len(space)))
+        reductions[op] = Reduction(op, tuple(taken), point, is_contraction(op))
+    structure = Structure(function, root, extents, sorted(grid), inner, _stages(order, reductions),
+                          tuple(dim(d) for d in range(rank)), symbols)
+    if not structure.extents:
+        structure.extents, structure.grid = [linear(1)], [0]
+    structure.accesses = list(_accesses(structure))
+    return structure
+
+
+def _collect(op: ir.OpView, index: Index, found: dict[ir.OpView, Index], order: list[ir.OpView], is_root: bool) -> None:
+    """Finds the reductions below `op`, each after those that it needs, and where their results are read."""
+    if isinstance(op, REDUCTIONS):
+        if op in found:
+            if found[op] != index:
+                raise PassFailure("a reduction is read through two different views in one kernel", op.operation.location)
+            return
+        found[op] = index
+        parallel = iter(index)
+        # Reduced dimensions get names that no root dimension has; only parallel ones matter here.
+        point = tuple(dim(1000 + d) if d in list(op.dims) else next(parallel) for d in range(len(primop.space_of(op))))
+    else:
+        point = index
+    for k, operand in enumerate(op.operands):
+        inner = defining_op(operand)
+        if inner is not None and not isinstance(inner, primop.Constant | primop.Iota):
+            _collect(inner, operand_index(op, k, point), found, order, False)
+    if isinstance(op, REDUCTIONS) and op not in order:
+        order.append(op)
+
+
+def _needs(op: ir.OpView, other: ir.OpView) -> bool:
+    pending = [op]
+    while pending:
+        for operand in pending.pop().operands:
+            inner = defining_op(operand)
+            if inner is not None:
+                if inner == other:
+                    return True
+                pending.append(inner)
+    return False
+
+
+def _stages(order: list[ir.OpView], reductions: dict[ir.OpView, Reduction]) -> list[list[Reduction]]:
+    stages: list[list[Reduction]] = []
+    for op in order:
+        reduction = reductions[op]
+        if stages and stages[-1][0].axes == reduction.axes and stages[-1][0].contraction == reduction.contraction and \
+                not any(_needs(op, earlier.op) for earlier in stages[-1]):
+            stages[-1].append(reduction)
+        else:
+            stages.append([reduction])
+    return stages
+
+
+def _accesses(structure: Structure) -> Iterator[Access]:
+    """Every direct read and write; gathers and scatters at their computed place count with index 0."""
+    ranges = structure.ranges
+    seen: set[tuple[ir.Value, Index]] = set()
+    pending: list[tuple[ir.OpView, Index]] = [(structure.root, structure.point)]
+    pending += [(r.op, r.point) for stage in structure.stages for r in stage]
+    if isinstance(structure.root, REDUCTIONS):
+        pending = pending[1:]
+    while pending:
+        op, point = pending.pop()
+        for k, operand in enumerate(op.operands):
+            here = (*point, Linear()) if isinstance(op, primop.Gather | primop.Scatter) and k == 0 else point
+            index = operand_index(op, k, here, ranges)
+            inner = defining_op(operand)
+            if inner is None:
+                if (operand, index) not in seen:
+                    seen.add((operand, index))
+                    sizes = capacity(extents_of(operand), structure.symbols)
+                    yield Access(operand, offset_of(index, sizes), isinstance(op, primop.Scatter) and k == 0)
+            elif not isinstance(inner, REDUCTIONS) and inner.operation.operands:
+                pending.append((inner, index))
+    if not isinstance(structure.root, primop.Scatter):
+        sizes = capacity(extents_of(structure.root.result), structure.symbols)
+        yield Access(structure.root.result, offset_of(structure.point[:len(sizes)], sizes), True)
+
+
+def is_contiguous(offset: Linear, box: Sequence[tuple[int, int]], ranges: Ranges) -> bool:
+    """Whether a box of elements, (axis, size) pairs with the last fastest, aligned to its sizes, is one run of memory."""
+    replaced: dict[Atom, Linear] = {}
+    known = dict(ranges)
+    for j, (axis, size) in enumerate(box):
+        replaced[Dim(axis)] = dim(axis) * size + dim(2000 + j)
+        known[Dim(2000 + j)] = (0, size - 1)
+        if Dim(axis) in known:
+            known[Dim(axis)] = (0, known[Dim(axis)][1] // size)
+    inside = substitute(offset, replaced, known)
+    nonlinear = inside.nonlinear_atoms()
+    step = 1
+    for j in range(len(box) - 1, -1, -1):
+        if Dim(2000 + j) in nonlinear or inside.coefficient(Dim(2000 + j)) != step:
+            return False
+        step *= box[j][1]
+    return True

@@ -1,0 +1,523 @@
+"""primop to tile: each fused kernel becomes a program over tiles, its views become the maps of loads and stores.
+
+A kernel's expression is evaluated at a point of its axes (`Structure`), the views composing on the way down, until a
+buffer is read. Around that: program ids give the tile's origin along grid axes, each stage of reductions is a loop nest
+with accumulators, and the root is stored at the end. Where a tile may reach past an extent, the code exists twice, for
+whole tiles without masks and for ragged ones with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith, func, math, scf, vector
+
+from tilec.dialects import primop, tile
+from tilec.dialects.index_expr import (
+    Atom, Dim, FloorDiv, Linear, Mod, Symbol, dim, floordiv, linear, make_map, range_of,
+)
+from tilec.dialects.schedule import Schedule
+from tilec.pipelines.cost_model import choose_schedule
+from tilec.pipelines.passes import Pass, PassFailure
+from tilec.pipelines.primop.fuse import REDUCTIONS
+from tilec.pipelines.primop.outline import extents_of, functions
+from tilec.pipelines.primop.structure import (
+    Index, Reduction, Structure, analyse, capacity, defining_op, operand_bound, operand_index,
+)
+from tilec.pipelines.targets import find_target
+
+INDEX_DTYPE = "i32"
+
+
+@dataclass(frozen=True)
+class PrimopToTile(Pass):
+    """Lower every kernel function from primops to a program over tiles, scheduled for `target`."""
+
+    name = "convert-primop-to-tile"
+    anchor = "builtin.module"
+    target: str = "cpu"
+
+    def run(self, op: ir.OpView) -> None:
+        target = find_target(self.target)
+        symbols = primop.symbol_ranges(op.operation)
+        kernels = functions(op, "primop.kernel")
+        if not kernels:
+            return
+        with ir.InsertionPoint(op.regions[0].blocks[0]), op.operation.location:
+            nested = ir.Module.create().operation.clone()
+            nested.attributes["sym_name"] = ir.StringAttr.get("kernels")
+        for function in kernels:
+            with function.operation.location:
+                structure = analyse(function, symbols)
+                _Emitter(structure, choose_schedule(structure, target)).emit(nested.regions[0].blocks[0])
+                _declare(function)
+
+
+def _declare(function: ir.OpView) -> None:
+    """Leaves only the signature of a kernel on tensors, for the calls; its body is now the tile function's."""
+    name = ir.StringAttr(function.attributes["sym_name"]).value
+    with ir.InsertionPoint(function):
+        declared = func.FuncOp(name, ir.TypeAttr(function.attributes["function_type"]).value, visibility="private")
+    for attribute in ("arg_attrs", "res_attrs"):
+        declared.attributes[attribute] = function.attributes[attribute]
+    function.operation.erase()
+
+
+class _Emitter:
+    """Writes one tile function."""
+
+    def __init__(self, structure: Structure, schedule: Schedule) -> None:
+        self.structure, self.schedule = structure, schedule
+        self.symbols = list(structure.symbols)
+        self.rank = len(structure.extents)
+        self.ranges = structure.ranges
+        self.tiles = [a.tile for a in schedule.axes]
+        self.origin: list[ir.Value] = []
+        self.guards: tuple[Linear, ...] = ()  # conditions, non-negative, under which an element of the tile exists
+        self.buffers: dict[ir.Value, ir.Value] = {}
+        self.reduced: dict[ir.OpView, ir.Value] = {}
+        self.memo: dict[tuple, ir.Value] = {}
+
+    # The frame ----------------------------------------------------------------------------------------------------
+
+    def emit(self, into: ir.Block) -> None:
+        kernel = self.structure.function
+        block = kernel.regions[0].blocks[0]
+        result = list(block.operations)[-1].operands[0]
+        in_place = isinstance(self.structure.root, primop.Scatter)
+        tensors = [*block.arguments, *([] if in_place else [result])]
+        types = [self._memref(t) for t in tensors]
+        name = ir.StringAttr(kernel.attributes["sym_name"]).value
+        with ir.InsertionPoint(into):
+            function = func.FuncOp(name, (types, []))
+        function.attributes["tile.kernel"] = ir.UnitAttr.get()
+        function.attributes["tile.schedule"] = self.schedule.to_attribute(len(self.symbols))
+        written = self.structure.root.dest if in_place else result
+        roles = ["write" if t == written else "read" for t in tensors]
+        function.attributes["tile.arguments"] = ir.ArrayAttr.get([ir.StringAttr.get(r) for r in roles])
+        entry = function.add_entry_block()
+        self.buffers = dict(zip(tensors, entry.arguments, strict=True))
+        with ir.InsertionPoint(entry):
+            self._program()
+            func.ReturnOp([])
+
+    def _memref(self, value: ir.Value) -> ir.Type:
+        return ir.MemRefType.get(capacity(extents_of(value), self.structure.symbols), primop.element_type(value))
+
+    def _program(self) -> None:
+        zero = arith.constant(ir.IndexType.get(), 0)
+        self.origin = [zero] * self.rank
+        self.symbol_values = [tile.SymbolOp(symbol=s, result=ir.IndexType.get()).result for s in self.symbols]
+        ragged = []
+        for a in self.structure.grid:
+            extent, size = self.structure.extents[a], self.tiles[a]
+            if extent == linear(1):
+                continue
+            program = tile.ProgramId(axis=a, result=ir.IndexType.get()).result
+            self.origin[a] = program if size == 1 else arith.muli(program, self._index(size))
+            if not extent.is_constant or extent.constant % size:
+                ragged.append(a)
+        if not ragged:
+            self._body()
+            return
+        whole = None
+        for a in ragged:
+            end = arith.addi(self.origin[a], self._index(self.tiles[a]))
+            fits = arith.cmpi(arith.CmpIPredicate.sle, end, self._value(self.structure.extents[a]))
+            whole = fits if whole is None else arith.andi(whole, fits)
+        partial = any(self.tiles[a] > 1 for a in ragged)
+        branch = scf.IfOp(whole, has_else=partial)
+        with ir.InsertionPoint(branch.then_block):
+            self._body()
+            scf.YieldOp([])
+        if partial:
+            self.guards = tuple(self.structure.extents[a] - 1 - dim(a) for a in ragged)
+            with ir.InsertionPoint(branch.else_block):
+                self._body()
+                scf.YieldOp([])
+
+    def _body(self) -> None:
+        self.memo, self.reduced = {}, {}
+        for stage in self.structure.stages:
+            self._stage(stage)
+        self.memo = {}
+        self._walk(self.structure.inner, self._store_root)
+
+    def _walk(self, axes: Sequence[int], body: Callable[[], None]) -> None:
+        """Runs `body` for every tile of some axes."""
+        if not axes:
+            body()
+            return
+        for start, stop, step, guard in self._spans(axes[0], 1):
+            saved, guards = self.origin[axes[0]], self.guards
+            self.guards = guards + guard
+            if start == 0 and stop == linear(step):
+                self.memo = {}
+                self._walk(axes[1:], body)
+            else:
+                loop = scf.ForOp(self._value(linear(start)), self._value(linear(stop)), self._index(step))
+                with ir.InsertionPoint(loop.body):
+                    self.origin[axes[0]] = loop.induction_variable
+                    self.memo = {}
+                    self._walk(axes[1:], body)
+                    scf.YieldOp([])
+            self.origin[axes[0]], self.guards, self.memo = saved, guards, {}
+
+    def _spans(self, axis: int, copies: int) -> list[tuple[Linear | int, Linear | int, int, tuple[Linear, ...]]]:
+        """The loops that cover an axis: (start, stop, step, guards), whole steps first and then what is left."""
+        extent, size = self.structure.extents[axis], self.tiles[axis]
+        step = size * copies
+        if extent.is_constant:
+            whole: Linear = linear(extent.constant // step * step)
+            spans: list = [(0, whole, step, ())] if whole.constant else []
+            rest = extent.constant - whole.constant
+            if not rest:
+                return spans
+        else:
+            from_extent = floordiv(extent, step) * step
+            spans, whole, rest = [(0, from_extent, step, ())], from_extent, -1
+            if step == 1:
+                return [(0, extent, 1, ())]
+        guard = (extent - 1 - dim(axis),) if size > 1 and (rest < 0 or rest % size) else ()
+        return [*spans, (whole, extent, size, guard)]
+
+    # Reductions ---------------------------------------------------------------------------------------------------
+
+    def _stage(self, stage: list[Reduction]) -> None:
+        copies = self.schedule.unroll if stage[0].contraction else 1
+        start = [self._neutral(r, self._accumulator_shape(r)) for r in stage for _ in range(copies)]
+        final = self._reduce_loops(stage, list(stage[0].axes), start, copies)
+        for i, reduction in enumerate(stage):
+            parts = final[i * copies:(i + 1) * copies]
+            while len(parts) > 1:
+                parts = [self._combine(reduction, a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+            total = parts[0]
+            shape = list(total.type.shape)
+            axes = [a for a in reduction.axes if shape[a] > 1]
+            if axes:
+                kept = [1 if a in axes else n for a, n in enumerate(shape)]
+                kind = tile.ReduceKind.ADD if isinstance(reduction.op, primop.Sum) else tile.ReduceKind.MAX
+                total = tile.Reduce(kind=kind, axes=axes, value=total,
+                                    result=ir.VectorType.get(kept, total.type.element_type)).result
+            self.reduced[reduction.op] = self._converted(total, primop.element_type(reduction.op.result))
+
+    def _reduce_loops(self, stage: list[Reduction], axes: list[int], values: list[ir.Value], copies: int) -> list[ir.Value]:
+        if not axes:
+            return self._accumulate(stage, values, 1, 0)
+        axis, inner = axes[0], axes[1:]
+        used = copies if not inner else 1
+        for start, stop, step, guard in self._spans(axis, used):
+            size = self.tiles[axis]
+            here = step // size
+            saved, guards = self.origin[axis], self.guards
+            self.guards = guards + guard
+            if start == 0 and stop == linear(step):
+                values = self._steps(stage, axis, inner, values, saved, here, copies)
+            else:
+                loop = scf.ForOp(self._value(linear(start)), self._value(linear(stop)), self._index(step), values)
+                with ir.InsertionPoint(loop.body):
+                    scf.YieldOp(self._steps(stage, axis, inner, list(loop.inner_iter_args), loop.induction_variable, here,
+                                            copies))
+                values = list(loop.results)
+            self.origin[axis], self.guards, self.memo = saved, guards, {}
+        return values
+
+    def _steps(self, stage: list[Reduction], axis: int, inner: list[int], values: list[ir.Value], base: ir.Value,
+               here: int, copies: int) -> list[ir.Value]:
+        for copy in range(here):
+            offset = copy * self.tiles[axis]
+            self.origin[axis] = arith.addi(base, self._index(offset)) if offset else base
+            self.memo = {}
+            values = self._reduce_loops(stage, inner, values, copies) if inner else \
+                self._accumulate(stage, values, copies, copy)
+        return values
+
+    def _accumulate(self, stage: list[Reduction], values: list[ir.Value], copies: int, copy: int) -> list[ir.Value]:
+        values = list(values)
+        for i, reduction in enumerate(stage):
+            position = i * copies + copy
+            with reduction.op.operation.location:
+                values[position] = self._accumulated(reduction, values[position])
+        return values
+
+    def _accumulated(self, reduction: Reduction, accumulator: ir.Value) -> ir.Value:
+        op = reduction.op
+        index = operand_index(op, 0, reduction.point, self.ranges)
+        tail = tuple(g for g in self.guards if any(Dim(a) in g.atoms() for a in reduction.axes))
+        if reduction.contraction and self.schedule.dot:
+            product = defining_op(op.operand)
+            sides = [self._operand(product, k, index) for k in (0, 1)]
+            zeroed = [self._select_guard(tail, v, 0.0) for v in sides]
+            return tile.Dot(lhs=zeroed[0], rhs=zeroed[1], acc=accumulator, result=accumulator.type).result
+        value = self._operand(op, 0, reduction.point)
+        value = self._converted(value, accumulator.type.element_type)
+        value = self._select_guard(tail, value, self._neutral_value(reduction))
+        return self._combine(reduction, accumulator, value)
+
+    def _accumulator_shape(self, reduction: Reduction) -> list[int]:
+        index = operand_index(reduction.op, 0, reduction.point, self.ranges)
+        axes = self._axes_below(reduction.op.operand, index) | self._axes_of(operand_bound(reduction.op, 0, reduction.point))
+        if reduction.contraction and self.schedule.dot:
+            axes -= set(reduction.axes)
+        elif any(self.tiles[a] > 1 for a in reduction.axes):
+            axes |= set(reduction.axes)
+        return self._shape(axes)
+
+    def _neutral_value(self, reduction: Reduction) -> float | int:
+        if isinstance(reduction.op, primop.Sum):
+            return 0
+        element = primop.element_type(reduction.op.operand)
+        return float("-inf") if str(element) in primop.FLOATS else -(1 << (ir.IntegerType(element).width - 1))
+
+    def _neutral(self, reduction: Reduction, shape: Sequence[int]) -> ir.Value:
+        element = primop.element_type(reduction.op.operand)
+        if str(element) in primop.FLOATS:
+            element = ir.F32Type.get()
+        return self._splat(self._neutral_value(reduction), element, shape)
+
+    def _combine(self, reduction: Reduction, a: ir.Value, b: ir.Value) -> ir.Value:
+        a, b = self._aligned(a, b)
+        is_float = str(a.type.element_type) in primop.FLOATS
+        if isinstance(reduction.op, primop.Sum):
+            return arith.addf(a, b) if is_float else arith.addi(a, b)
+        return arith.maximumf(a, b) if is_float else arith.maxsi(a, b)
+
+    # Storing ------------------------------------------------------------------------------------------------------
+
+    def _store_root(self) -> None:
+        s = self.structure
+        with s.root.operation.location:
+            if isinstance(s.root, primop.Scatter):
+                self._scatter(s.root)
+                return
+            if isinstance(s.root, REDUCTIONS):
+                value = self.reduced[s.root]
+            else:
+                value = self._compute(s.root, s.point)
+            shape = [n for n in value.type.shape]
+            wanted = [self.tiles[a] if Dim(a) in self._point_atoms() else n for a, n in enumerate(shape)]
+            value = self._broadcast(value, wanted)
+            index = s.point[:len(extents_of(s.root.result))]
+            tile.Store(map=self._map(index), mask=self._mask(self.guards), value=value, dest=self.buffers[s.root.result],
+                       origin=self._operands())
+
+    def _point_atoms(self) -> set[Atom]:
+        return set().union(*(e.atoms() for e in self.structure.point), set())
+
+    def _scatter(self, op: primop.Scatter) -> None:
+        point = self.structure.point
+        value, index = self._operand(op, 2, point), self._operand(op, 1, point)
+        full = self._shape({a for a in range(self.rank) if Dim(a) in self._point_atoms()})
+        where = operand_index(op, 0, (*point, dim(self.rank)), self.ranges)
+        tile.Scatter(map=self._map(where, 1), extent=op.extent, mask=self._mask(self.guards),
+                     value=self._broadcast(value, full), index=index, dest=self.buffers[op.dest], origin=self._operands())
+
+    # Evaluating expressions ---------------------------------------------------------------------------------------
+
+    def _operand(self, op: ir.OpView, k: int, point: Index) -> ir.Value:
+        """Operand k of an op at a point, zero where its bound excludes the element."""
+        bound = tuple(e for e in operand_bound(op, k, point, self.ranges) if not self._always(e))
+        guards = self.guards
+        self.guards = guards + bound
+        value = self._evaluate(op.operands[k], operand_index(op, k, point, self.ranges))
+        self.guards = guards
+        return self._select_guard(bound, value, 0)
+
+    def _evaluate(self, value: ir.Value, index: Index) -> ir.Value:
+        op = defining_op(value)
+        if isinstance(op, REDUCTIONS):
+            return self.reduced[op]
+        key = (value, index, self.guards)
+        if key not in self.memo:
+            self.memo[key] = self._load(value, index) if op is None else self._compute(op, index)
+        return self.memo[key]
+
+    def _load(self, value: ir.Value, index: Index) -> ir.Value:
+        axes = self._axes_of(index)
+        shape = self._shape(axes)
+        relevant = tuple(g for g in self.guards if self._axes_of((g,)) <= axes)
+        return tile.Load(map=self._map(index), mask=self._mask(relevant), source=self.buffers[value],
+                         result=ir.VectorType.get(shape, primop.element_type(value)), origin=self._operands()).result
+
+    def _compute(self, op: ir.OpView, point: Index) -> ir.Value:
+        with op.operation.location:
+            element = primop.element_type(op.result)
+            if isinstance(op, primop.Constant):
+                attribute = op.attributes["value"]
+                return self._splat(attribute.value, element, [1] * self.rank)
+            if isinstance(op, primop.Iota):
+                return self._converted(self._index_tile(point[0]), element)
+            if isinstance(op, primop.Gather):
+                return self._gather(op, point)
+            values = [self._operand(op, k, point) for k in range(len(op.operands))]
+            if isinstance(op, primop.Add | primop.Mul | primop.Mod):
+                values = [self._converted(v, element) for v in values]
+            if isinstance(op, primop.Cast):
+                return self._converted(values[0], element)
+            return elementwise(op, self._aligned(*values), element)
+
+    def _gather(self, op: primop.Gather, point: Index) -> ir.Value:
+        rows = self._operand(op, 1, point)
+        rows = self._converted(rows, ir.Type.parse(INDEX_DTYPE)) if str(rows.type.element_type) != INDEX_DTYPE else rows
+        low, high = (self._splat(v, rows.type.element_type, rows.type.shape) for v in (0, op.extent - 1))
+        rows = arith.minsi(arith.maxsi(rows, low), high)
+        where = operand_index(op, 0, (*point, dim(self.rank)), self.ranges)
+        axes = self._axes_of(where) | {a for a, n in enumerate(rows.type.shape) if n > 1}
+        relevant = tuple(g for g in self.guards if self._axes_of((g,)) <= axes)
+        return tile.Gather(map=self._map(where, 1), mask=self._mask(relevant), source=self.buffers[op.data], index=rows,
+                           result=ir.VectorType.get(self._shape(axes), primop.element_type(op.data)),
+                           origin=self._operands()).result
+
+    # Tiles --------------------------------------------------------------------------------------------------------
+
+    def _axes_of(self, index: Sequence[Linear]) -> set[int]:
+        """The axes with more than one element a tile on which an index depends."""
+        atoms = set().union(*(e.atoms() for e in index), set())
+        return {a.position for a in atoms if isinstance(a, Dim) and a.position < self.rank and self.tiles[a.position] > 1}
+
+    def _axes_below(self, value: ir.Value, index: Index) -> set[int]:
+        """The axes along which an expression varies."""
+        op = defining_op(value)
+        if op is None:
+            return self._axes_of(index)
+        if isinstance(op, REDUCTIONS):
+            return {a for a, n in enumerate(self.reduced[op].type.shape) if n > 1}
+        if isinstance(op, primop.Iota):
+            return self._axes_of(index)
+        axes: set[int] = set()
+        for k, operand in enumerate(op.operands):
+            point = (*index, Linear()) if isinstance(op, primop.Gather) and k == 0 else index
+            axes |= self._axes_below(operand, operand_index(op, k, point, self.ranges))
+            bound = operand_bound(op, k, index, self.ranges)
+            axes |= self._axes_of([e for e in bound if not self._always(e)])
+        return axes
+
+    def _shape(self, axes: set[int]) -> list[int]:
+        return [self.tiles[a] if a in axes else 1 for a in range(self.rank)]
+
+    def _always(self, condition: Linear) -> bool:
+        bounds = range_of(condition, self.ranges)
+        return bounds is not None and bounds[0] >= 0
+
+    def _select_guard(self, guard: Sequence[Linear], value: ir.Value, otherwise: float | int) -> ir.Value:
+        """`value` where all conditions hold, otherwise a constant."""
+        if not guard:
+            return value
+        flags = self._flags(guard)
+        flags, value = self._aligned(flags, value)
+        return arith.select(flags, value, self._splat(otherwise, value.type.element_type, value.type.shape))
+
+    def _flags(self, guard: Sequence[Linear]) -> ir.Value:
+        result: ir.Value | None = None
+        for condition in guard:
+            at = self._index_tile(condition)
+            zero = self._splat(0, at.type.element_type, at.type.shape)
+            holds = arith.cmpi(arith.CmpIPredicate.sge, at, zero)
+            result = holds if result is None else arith.andi(*self._aligned(result, holds))
+        assert result is not None
+        return result
+
+    def _index_tile(self, expr: Linear) -> ir.Value:
+        shape = self._shape(self._axes_of((expr,)))
+        kind = ir.VectorType.get(shape, ir.Type.parse(INDEX_DTYPE))
+        return tile.IndexTile(map=self._map((expr,)), result=kind, origin=self._operands()).result
+
+    def _map(self, index: Sequence[Linear], extra: int = 0) -> ir.AffineMap:
+        return make_map(self.rank + extra, len(self.symbols), index)
+
+    def _mask(self, guards: Sequence[Linear]) -> ir.AffineMap | None:
+        return self._map(guards) if guards else None
+
+    def _operands(self) -> list[ir.Value]:
+        return [*self.origin, *self.symbol_values]
+
+    def _aligned(self, *values: ir.Value) -> tuple[ir.Value, ...]:
+        shape = [max(sizes) for sizes in zip(*(v.type.shape for v in values), strict=True)]
+        return tuple(self._broadcast(v, shape) for v in values)
+
+    def _broadcast(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
+        if list(value.type.shape) == list(shape):
+            return value
+        return vector.broadcast(ir.VectorType.get(list(shape), value.type.element_type), value)
+
+    def _splat(self, value: float | int | bool, element: ir.Type, shape: Sequence[int]) -> ir.Value:
+        is_float = str(element) in primop.FLOATS
+        attribute = ir.FloatAttr.get(element, float(value)) if is_float else ir.IntegerAttr.get(element, int(value))
+        kind = ir.VectorType.get(list(shape), element)
+        return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, attribute))
+
+    def _converted(self, value: ir.Value, element: ir.Type) -> ir.Value:
+        return convert(value, element)
+
+    def _index(self, value: int) -> ir.Value:
+        return arith.constant(ir.IndexType.get(), value)
+
+    def _value(self, expr: Linear) -> ir.Value:
+        """The run-time value of an expression of symbols, none of which is negative."""
+        result: ir.Value | None = self._index(expr.constant) if expr.constant or not expr.terms else None
+        for atom, c in expr.terms:
+            if isinstance(atom, Symbol):
+                term = self.symbol_values[atom.position]
+            elif isinstance(atom, FloorDiv):
+                term = arith.divui(self._value(atom.numerator), self._index(atom.divisor))
+            elif isinstance(atom, Mod):
+                term = arith.remui(self._value(atom.numerator), self._index(atom.divisor))
+            else:
+                raise PassFailure(f"an extent must be made of symbols, but has {atom}")
+            term = arith.muli(term, self._index(c)) if c != 1 else term
+            result = term if result is None else arith.addi(result, term)
+        assert result is not None
+        return result
+
+
+def convert(value: ir.Value, element: ir.Type) -> ir.Value:
+    """A tile in another element type, as `primop.cast` defines it."""
+    source = value.type.element_type
+    if source == element:
+        return value
+    kind = ir.VectorType.get(list(value.type.shape), element)
+    from_float, to_float = str(source) in primop.FLOATS, str(element) in primop.FLOATS
+    widths = [t.width for t in (source, element)]
+    if str(element) == "i1":
+        zero = arith.constant(value.type, ir.DenseElementsAttr.get_splat(
+            value.type, ir.FloatAttr.get(source, 0.0) if from_float else ir.IntegerAttr.get(source, 0)))
+        return arith.cmpf(arith.CmpFPredicate.UNE, value, zero) if from_float else \
+            arith.cmpi(arith.CmpIPredicate.ne, value, zero)
+    if from_float and to_float:
+        if widths[0] == widths[1]:  # bf16 and f16 through f32
+            return arith.truncf(kind, arith.extf(ir.VectorType.get(list(value.type.shape), ir.F32Type.get()), value))
+        return arith.extf(kind, value) if widths[0] < widths[1] else arith.truncf(kind, value)
+    if from_float:
+        return arith.fptosi(kind, value)
+    if to_float:
+        return arith.uitofp(kind, value) if str(source) == "i1" else arith.sitofp(kind, value)
+    if widths[0] > widths[1]:
+        return arith.trunci(kind, value)
+    return arith.extui(kind, value) if str(source) == "i1" else arith.extsi(kind, value)
+
+
+def elementwise(op: ir.OpView, values: Sequence[ir.Value], element: ir.Type) -> ir.Value:
+    """What an elementwise primop is in upstream's arith and math."""
+    name = op.operation.name.removeprefix("primop.")
+    is_float = str(values[0].type.element_type) in primop.FLOATS
+    if name == "custom":
+        kind = ir.VectorType.get(list(values[0].type.shape), element)
+        return ir.Operation.create(op.kind, results=[kind], operands=list(values)).results[0]
+    if name == "less_than":
+        if is_float:
+            return arith.cmpf(arith.CmpFPredicate.OLT, *values)
+        signed = str(values[0].type.element_type) != "i1"
+        return arith.cmpi(arith.CmpIPredicate.slt if signed else arith.CmpIPredicate.ult, *values)
+    if is_float:
+        if name == "recip":
+            ones = arith.constant(values[0].type, ir.DenseElementsAttr.get_splat(
+                values[0].type, ir.FloatAttr.get(values[0].type.element_type, 1.0)))
+            return arith.divf(ones, values[0])
+        floats = {"add": arith.addf, "mul": arith.mulf, "mod": arith.remf, "exp2": math.exp2, "log2": math.log2,
+                  "sin": math.sin, "sqrt": math.sqrt}
+        return floats[name](*values)
+    if str(element) == "i1":
+        return {"add": arith.ori, "mul": arith.andi}[name](*values)
+    return {"add": arith.addi, "mul": arith.muli, "mod": arith.remsi}[name](*values)

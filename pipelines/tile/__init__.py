@@ -1,0 +1,1 @@
+"""Passes on the tile level: schedules, staging, pipelining and tensor cores."""

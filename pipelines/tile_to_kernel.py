@@ -1,0 +1,266 @@
+"""tile to kernel: tiles are spread over the threads of a block by the schedule's layouts, and one thread's part remains.
+
+A thread's coordinate along an axis comes from its number, last axis fastest. Values that do not vary along an axis are
+held by all threads along it; one of them writes. Reductions across threads go by shuffles as far as a warp reaches and
+through shared memory from there; every thread gets the result, combined in one fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from mlir import ir
+from mlir.dialects import arith, func, gpu, vector
+
+from tilec.dialects import kernel, primop, tile
+from tilec.dialects.index_expr import Linear, linear, make_map
+from tilec.dialects.schedule import Schedule
+from tilec.pipelines.fragments import Fragments, FragmentLowering, combiner
+from tilec.pipelines.passes import Pass, PassFailure
+from tilec.pipelines.primop.outline import body_of, functions
+
+WARP = 32
+GLOBAL = 1
+MAX_BLOCKS_YZ = 65535
+
+
+@dataclass(frozen=True)
+class TileToKernel(Pass):
+    """Distribute the tile functions of the nested module `kernels` over threads, into a gpu.module of the same name."""
+
+    name = "convert-tile-to-kernel"
+    anchor = "builtin.module"
+
+    def run(self, op: ir.OpView) -> None:
+        symbols = primop.symbol_ranges(op.operation)
+        for nested in list(op.regions[0].blocks[0].operations):
+            if nested.operation.name == "builtin.module":
+                with ir.InsertionPoint(nested), nested.operation.location:
+                    module = gpu.GPUModuleOp(ir.StringAttr(nested.attributes["sym_name"]).value)
+                    if not len(module.regions[0].blocks):
+                        module.regions[0].blocks.append()
+                for function in functions(nested, "tile.kernel"):
+                    with function.operation.location, ir.InsertionPoint(module.regions[0].blocks[0]):
+                        _lower_kernel(function, symbols)
+                nested.operation.erase()
+
+
+def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> None:
+    schedule = Schedule.from_attribute(function.attributes["tile.schedule"])
+    buffers = list(body_of(function).arguments)
+    roles = [ir.StringAttr(a).value for a in ir.ArrayAttr(function.attributes["tile.arguments"])]
+    flat = [_flat(b.type) for b in buffers]
+    table = ir.MemRefType.get([len(symbols)], ir.IntegerType.get_signless(64), memory_space=_space(GLOBAL))
+    lowered = func.FuncOp(ir.StringAttr(function.attributes["sym_name"]).value, ([*flat, table], []))
+    lowered.attributes["tile.arguments"] = function.attributes["tile.arguments"]
+    grid = _Grid(schedule, len(symbols))
+    lowered.attributes["kernel.block"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _block_size(schedule))
+    lowered.attributes["kernel.grid"] = grid.attribute()
+    block = lowered.add_entry_block()
+    with ir.InsertionPoint(block):
+        lowering = _GpuLowering(schedule, grid, list(symbols), block.arguments[len(buffers)])
+        lowering.scalars = dict(zip(buffers, block.arguments, strict=False))
+        lowering.written = {block.arguments[i] for i, role in enumerate(roles) if role == "write"}
+        lowering.lower_block(body_of(function))
+        func.ReturnOp([])
+
+
+def _block_size(schedule: Schedule) -> int:
+    """Whole warps: shuffles need all lanes."""
+    return -(-schedule.threads // WARP) * WARP
+
+
+def _space(number: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+
+
+def _flat(kind: ir.Type) -> ir.Type:
+    shaped = ir.MemRefType(kind)
+    return ir.MemRefType.get([prod(shaped.shape)], shaped.element_type, memory_space=_space(GLOBAL))
+
+
+class _Grid:
+    """Which grid axis lies along which dimension of the launch: the fastest along x, what does not fit folded into x."""
+
+    def __init__(self, schedule: Schedule, symbols: int) -> None:
+        self.schedule, self.symbols = schedule, symbols
+        live = [a for a in schedule.grid if schedule.axes[a].programs != linear(1)]
+        fits = len(live) <= 3 and all(self._small(a) for a in live[:-1])
+        self.direct = dict(zip(reversed(live), kernel.Dimension, strict=False)) if fits else {}
+        self.folded = [] if fits else live
+
+    def _small(self, axis: int) -> bool:
+        programs = self.schedule.axes[axis].programs
+        return programs.is_constant and programs.constant <= MAX_BLOCKS_YZ or not programs.is_constant
+
+    def attribute(self) -> ir.Attribute:
+        """Three maps from the symbols, each a list of factors: the launch has their products as its dimensions."""
+        counts: list[list[Linear]] = [[], [], []]
+        for axis, dimension in self.direct.items():
+            counts[list(kernel.Dimension).index(dimension)].append(self.schedule.axes[axis].programs)
+        counts[0] += [self.schedule.axes[a].programs for a in self.folded]
+        return ir.ArrayAttr.get([ir.AffineMapAttr.get(make_map(0, self.symbols, factors)) for factors in counts])
+
+
+class _GpuLowering(FragmentLowering):
+    """Fragments as the registers of one thread."""
+
+    def __init__(self, schedule: Schedule, grid: _Grid, symbols: list[str], table: ir.Value) -> None:
+        super().__init__(schedule)
+        self.grid, self.symbols, self.table = grid, symbols, table
+        self.written: set[ir.Value] = set()
+        self.padded = _block_size(schedule) != schedule.threads
+        self.thread_number = kernel.ThreadId(result=ir.IndexType.get()).result
+        self.coordinates: dict[int, ir.Value] = {}
+        self.symbol_values: dict[str, ir.Value] = {}
+        self.reductions = 0
+        stride = 1
+        self.strides: dict[int, int] = {}
+        for i in range(len(schedule.axes) - 1, -1, -1):
+            threads = schedule.axes[i].threads
+            if threads > 1:
+                self.strides[i] = stride
+                self.coordinates[i] = self._digit(self.thread_number, stride, threads, stride * threads < schedule.threads
+                                                  or self.padded)
+                stride *= threads
+
+    def _digit(self, value: ir.Value, stride: int, base: int, bounded: bool) -> ir.Value:
+        value = arith.divui(value, self.constant(stride, ir.IndexType.get())) if stride > 1 else value
+        return arith.remui(value, self.constant(base, ir.IndexType.get())) if bounded else value
+
+    # Places -------------------------------------------------------------------------------------------------------
+
+    def program_id(self, axis: int) -> ir.Value:
+        index = ir.IndexType.get()
+        if axis in self.grid.direct:
+            return kernel.BlockId(dimension=self.grid.direct[axis], result=index).result
+        if axis not in self.grid.folded:
+            return self.constant(0, index)
+        rest = kernel.BlockId(dimension=kernel.Dimension.X, result=index).result
+        for other in reversed(self.grid.folded):
+            count = self._extent(self.schedule.axes[other].programs)
+            if other == axis:
+                return arith.remui(rest, count)
+            rest = arith.divui(rest, count)
+        raise PassFailure(f"axis {axis} is not part of the grid")
+
+    def _extent(self, expr: Linear) -> ir.Value:
+        return self.apply(expr, [], [self.symbol(n) for n in self.symbols])
+
+    def symbol(self, name: str) -> ir.Value:
+        if name not in self.symbol_values:
+            at = self.constant(self.symbols.index(name), ir.IndexType.get())
+            value = kernel.LoadGlobal(readonly=True, buffer=self.table, offset=at,
+                                      result=ir.IntegerType.get_signless(64)).result
+            self.symbol_values[name] = arith.index_cast(ir.IndexType.get(), value)
+        return self.symbol_values[name]
+
+    def thread(self, axis: int) -> ir.Value | None:
+        return self.coordinates.get(axis)
+
+    def owns(self, shape: Sequence[int]) -> ir.Value | None:
+        index = ir.IndexType.get()
+        conditions = [arith.cmpi(arith.CmpIPredicate.eq, self.coordinates[a], self.constant(0, index))
+                      for a in self.coordinates if shape[a] == 1]
+        if self.padded:
+            conditions.append(arith.cmpi(arith.CmpIPredicate.ult, self.thread_number,
+                                         self.constant(self.schedule.threads, index)))
+        if not conditions:
+            return None
+        result = conditions[0]
+        for condition in conditions[1:]:
+            result = arith.andi(result, condition)
+        return result
+
+    # Memory -------------------------------------------------------------------------------------------------------
+
+    def _at(self, offset: tuple[ir.Value, int]) -> ir.Value:
+        base, constant = offset
+        return arith.addi(base, self.constant(constant, ir.IndexType.get())) if constant else base
+
+    def load(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type) -> ir.Value:
+        return kernel.LoadGlobal(readonly=buffer not in self.written, buffer=buffer, offset=self._at(offset),
+                                 result=kind).result
+
+    def load_masked(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, mask: ir.Value,
+                    otherwise: ir.Value) -> ir.Value:
+        vector_type = ir.VectorType(kind)
+        base, index = self._at(offset), ir.IndexType.get()
+        parts = []
+        for i in range(vector_type.shape[0]):
+            place = arith.addi(base, self.constant(i, index)) if i else base
+            safe = arith.select(vector.extract(mask, [], [i]), place, self.constant(0, index))
+            parts.append(self.load(buffer, (safe, 0), vector_type.element_type))
+        return arith.select(mask, vector.from_elements(kind, parts), otherwise)
+
+    def store(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int]) -> None:
+        kernel.StoreGlobal(value=value, buffer=buffer, offset=self._at(offset))
+
+    def store_masked(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int], mask: ir.Value) -> None:
+        from mlir.dialects import scf
+
+        base, index = self._at(offset), ir.IndexType.get()
+        for i in range(ir.VectorType(value.type).shape[0]):
+            branch = scf.IfOp(vector.extract(mask, [], [i]))
+            with ir.InsertionPoint(branch.then_block):
+                place = arith.addi(base, self.constant(i, index)) if i else base
+                self.store(vector.extract(value, [], [i]), buffer, (place, 0))
+                scf.YieldOp([])
+
+    # Reductions and products --------------------------------------------------------------------------------------
+
+    def reduce_threads(self, values: list[ir.Value], kind: tile.ReduceKind, axes: list[int]) -> list[ir.Value]:
+        scalars = [s for v in values for s in self._scalars(v)]
+        near, far = [], []  # steps between threads that combine: inside a warp, and beyond
+        for axis in axes:
+            count, stride = self.schedule.axes[axis].threads, self.strides[axis]
+            if count & (count - 1) or stride & (stride - 1):
+                raise PassFailure(f"axis {self.schedule.axes[axis].name} is reduced over {count} threads, not a power of two")
+            steps = [stride << i for i in range(count.bit_length() - 1)]
+            near += [s for s in steps if s < WARP]
+            far += [s for s in steps if s >= WARP]
+        if near:
+            scalars = [kernel.WarpReduce(kind=kind, lanes=near, value=v, result=v.type).result for v in scalars]
+        if far:
+            scalars = self._across_warps(scalars, kind, far)
+        result, remaining = [], iter(scalars)
+        for v in values:
+            count = ir.VectorType(v.type).shape[0] if isinstance(v.type, ir.VectorType) else 1
+            parts = [next(remaining) for _ in range(count)]
+            result.append(vector.from_elements(v.type, parts) if count > 1 else parts[0])
+        return result
+
+    def _scalars(self, value: ir.Value) -> list[ir.Value]:
+        if not isinstance(value.type, ir.VectorType):
+            return [value]
+        return [vector.extract(value, [], [i]) for i in range(value.type.shape[0])]
+
+    def _across_warps(self, values: list[ir.Value], kind: tile.ReduceKind, steps: list[int]) -> list[ir.Value]:
+        """Every thread leaves its value in shared memory and reads those of the threads it combines with, in order."""
+        index, block = ir.IndexType.get(), _block_size(self.schedule)
+        element = values[0].type
+        combine = combiner(kind, element)
+        memory = ir.MemRefType.get([len(values) * block], element, memory_space=_space(3))
+        shared = kernel.Shared(symbol=f"reduce{self.reductions}", result=memory).result
+        self.reductions += 1
+        mask = ~sum(steps) & (block * 2 - 1)
+        first = arith.andi(self.thread_number, self.constant(mask, index))
+        for i, value in enumerate(values):
+            kernel.StoreShared(value=value, buffer=shared, offset=self._at((self.thread_number, i * block)))
+        kernel.Barrier()
+        results = []
+        for i in range(len(values)):
+            total: ir.Value | None = None
+            for subset in range(1 << len(steps)):
+                shift = sum(s for bit, s in enumerate(steps) if subset >> bit & 1)
+                part = kernel.LoadShared(buffer=shared, offset=self._at((first, i * block + shift)), result=element).result
+                total = part if total is None else combine(total, part)
+            assert total is not None
+            results.append(total)
+        kernel.Barrier()  # before a later turn of a loop writes again
+        return results
+
+    def dot(self, op: tile.Dot, lhs: Fragments, rhs: Fragments, acc: Fragments) -> Fragments:
+        return self.dot_by_multiply_add(lhs, rhs, acc)

@@ -1,0 +1,1 @@
+"""Runs compiled artifacts; imports no MLIR."""

@@ -1,0 +1,301 @@
+"""Shared, global and local memory as lanes see them, with the shadow state that finds races.
+
+A shadow entry covers a `grain`: the smallest access that the kernel makes to that space. Accesses are aligned, so this loses nothing
+against one entry per byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .faults import Fault
+from .formats import Array
+from .lanes import Lanes
+from .memory import BASE, LOCAL_BASE, POISON, SHARED_BASE, Memory, Range, Regions, spans, within
+
+ATOMIC = 1 << 10
+IN_FLIGHT = 1 << 62
+
+
+@dataclass(frozen=True)
+class Access:
+    """How an instruction touches memory. `strong` accesses (atomics, volatile, relaxed, acquire, release) do not race each other."""
+
+    nbytes: int
+    strong: bool = False
+    atomic: bool = False
+    coherent: bool = True
+
+
+class Order:
+    """Happens-before within each block: a vector clock per warp, advanced by barriers (Lamport; FastTrack's epochs).
+
+    A token is time << 11 | atomic << 10 | thread. `known[w, u]` is the last time of warp u of the block that warp w is ordered after,
+    `floor` a token below which a lane is ordered after everything in its block.
+    """
+
+    def __init__(self, blocks: int, threads: int) -> None:
+        self.threads, self.warps = threads, threads // 32
+        lane = np.arange(blocks * threads)
+        self.thread, self.warp, self.block = lane % threads, lane // 32, lane // threads
+        self.known = np.zeros((blocks * self.warps, self.warps), np.int64)
+        self.epoch = np.ones(blocks * self.warps, np.int64)
+        self.now = 1
+        self.stamp = (1 << 11) | self.thread
+        self.floor = np.full(len(lane), (1 << 11) - 1)
+
+    def _advance(self, lanes: Array | slice) -> None:
+        self.now += 1
+        self.epoch[self.warp[lanes]] = self.now
+        self.stamp[lanes] = (self.now << 11) | self.thread[lanes]
+
+    def block_barrier(self, lanes: Lanes) -> None:
+        """All threads of the blocks in `lanes` have met."""
+        warps = np.unique(self.warp[lanes.index]) if not lanes.full else np.arange(len(self.epoch))
+        self.known[warps] = self.epoch.reshape(-1, self.warps)[warps // self.warps]
+        self._advance(lanes.index)
+        self.floor[lanes.index] = (self.now << 11) - 1
+
+    def release(self, warps: Array) -> Array:
+        """What somebody who waits for these warps of one block will be ordered after."""
+        told = self.known[warps].max(axis=0)
+        told[warps % self.warps] = np.maximum(told[warps % self.warps], self.epoch[warps])
+        self._advance(np.flatnonzero(np.isin(self.warp, warps)))
+        return told
+
+    def acquire(self, warps: Array, told: Array) -> None:
+        self.known[warps] = np.maximum(self.known[warps], told)
+
+    def warp_barrier(self, lanes: Lanes) -> None:
+        warps = np.unique(self.warp[lanes.index])
+        self.known[warps, warps % self.warps] = self.epoch[warps]
+        self._advance(lanes.index)
+
+    def unordered(self, lane: Array, token: Array) -> Array:
+        other = token & (ATOMIC - 1)
+        return (other != self.thread[lane]) & (self.known[self.warp[lane], other >> 5] < token >> 11)
+
+
+class Space:
+    """Bytes with range checks. Addresses come compressed: one per lane of a `Lanes`, in its order."""
+
+    name = "local"
+
+    def __init__(self, data: Array, regions: Regions, origin: Array, grain: int = 1) -> None:
+        """`origin` is, per lane, what to add to an address for the place in `data`."""
+        self.data, self.regions, self.origin, self.grain = data, regions, origin, grain
+
+    def locate(self, lanes: Lanes, at: Array, nbytes: int) -> Array:
+        try:
+            self.regions.check(self.name, at, nbytes)
+        except Fault as fault:
+            assert fault.lane is not None
+            fault.lane = int(lanes.numbers[fault.lane])
+            raise
+        return at + self.origin[lanes.index]
+
+    def reading(self, lanes: Lanes, at: Array, where: Array, access: Access) -> None: ...
+
+    def writing(self, lanes: Lanes, at: Array, where: Array, access: Access, changed: Array | None) -> None:
+        """Check and note a write; `changed` says which lanes alter what is there (None: any may)."""
+
+    def load(self, lanes: Lanes, at: Array, access: Access, dtype: np.dtype) -> Array:  # type: ignore[type-arg]
+        """(lanes, elements) values of `dtype`."""
+        where = self.locate(lanes, at, access.nbytes)
+        self.reading(lanes, at, where, access)
+        return np.asarray(self.data.view(dtype).reshape(-1, access.nbytes // dtype.itemsize)[where // access.nbytes])
+
+    def store(self, lanes: Lanes, at: Array, access: Access, values: Array) -> None:
+        """Write (lanes, elements) values; where lanes collide the last one stays."""
+        where = self.locate(lanes, at, access.nbytes)
+        self.writing(lanes, at, where, access, None)
+        self.data.view(values.dtype).reshape(-1, values.shape[1])[where // access.nbytes] = values
+
+    def update(self, lanes: Lanes, at: Array, access: Access, change: Callable[[Array, Array], Array], storage: str) -> Array:
+        """Atomically replace old values by change(old, which lanes), one lane after the other where they meet. Returns the old."""
+        where = self.locate(lanes, at, access.nbytes)
+        self.writing(lanes, at, where, access, None)
+        cells, place = self.data.view(storage), where // access.nbytes
+        old = np.empty(len(place), storage)
+        order = np.argsort(place, kind="stable")
+        ordered = place[order]
+        first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+        turn = np.arange(len(place)) - np.repeat(first, np.diff(np.r_[first, len(place)]))
+        by_turn = np.argsort(turn, kind="stable")
+        for each in np.split(order[by_turn], np.cumsum(np.bincount(turn))[:-1]):
+            old[each] = cells[place[each]]
+            cells[place[each]] = change(old[each], each)
+        return old
+
+    def grains(self, where: Array, nbytes: int, *per_lane: Array) -> tuple[Array, ...]:
+        """The shadow entries of each access, one row after the other, with the per-lane values repeated to match."""
+        first, many = where // self.grain, nbytes // self.grain
+        if many == 1:
+            return (first, *per_lane)
+        return ((first[:, None] + np.arange(many)).ravel(), *(np.repeat(each, many) for each in per_lane))
+
+
+class Shared(Space):
+    """Per-block shared memory. Shadow: the last writer and the last two different readers of each grain."""
+
+    name = "shared"
+
+    def __init__(self, regions: Regions, size: int, grain: int, order: Order) -> None:
+        blocks, stride = len(order.block) // order.threads, -(-size // 128) * 128 + 128
+        super().__init__(np.full(blocks * stride, POISON, np.uint8), regions, order.block * stride - SHARED_BASE, grain)
+        self.order = order
+        self.writer, self.reader, self.reader2 = (np.zeros(blocks * stride // grain, np.int64) for _ in range(3))
+
+    def refuse(self, what: str, lanes: Lanes, token: Array, late: Array, nbytes: int, atomic: bool) -> None:
+        """Raise where one of the tokens above the floor is of an access that no barrier separates from this one."""
+        many = nbytes // self.grain
+        place = np.flatnonzero(late)
+        lane = lanes.numbers[place // many]
+        suspects = token[place]
+        if (flying := suspects == IN_FLIGHT).any():
+            raise Fault("cp.async in flight: its bytes may be used only after the thread's own wait", int(lane[flying.argmax()]))
+        bad = self.order.unordered(lane, suspects) & ~(atomic & (suspects & ATOMIC != 0))
+        if bad.any():
+            at = int(bad.argmax())
+            other = int(suspects[at]) & (ATOMIC - 1)
+            raise Fault(f"data race: no barrier since thread number {other} {what} this shared byte", int(lane[at]))
+
+    def reading(self, lanes: Lanes, at: Array, where: Array, access: Access) -> None:
+        grain, stamp, floor = self.grains(where, access.nbytes, self.order.stamp[lanes.index], self.order.floor[lanes.index])
+        token = self.writer[grain]
+        if not token.all():
+            lane = lanes.numbers[np.flatnonzero(token == 0)[0] // (access.nbytes // self.grain)]
+            raise Fault("never written: this shared memory is read before any thread has written it", int(lane))
+        if (late := token > floor).any():
+            self.refuse("wrote", lanes, token, late, access.nbytes, False)
+        before = self.reader[grain]
+        self.reader[grain] = stamp
+        if (other := (before > floor) & ((before ^ stamp) & (ATOMIC - 1) != 0)).any():
+            self.reader2[grain[other]] = before[other]
+        if (lost := self.reader[grain] != stamp).any():
+            self.reader2[grain[lost]] = stamp[lost]
+
+    def writing(self, lanes: Lanes, at: Array, where: Array, access: Access, changed: Array | None) -> None:
+        stamp = self.order.stamp[lanes.index] | (ATOMIC if access.atomic else 0)
+        grain, stamp, floor = self.grains(where, access.nbytes, stamp, self.order.floor[lanes.index])
+        for what, table in (("wrote", self.writer), ("read", self.reader), ("read", self.reader2)):
+            token = table[grain]
+            if (late := token > floor).any():
+                self.refuse(what, lanes, token, late, access.nbytes, access.atomic)
+        self.writer[grain] = stamp
+        if not access.atomic and (lost := self.writer[grain] != stamp).any():
+            lane = lanes.numbers[np.flatnonzero(lost)[0] // (access.nbytes // self.grain)]
+            raise Fault("data race: another thread writes the same shared byte in the same instruction", int(lane))
+
+    def take_off(self, lanes: Lanes, at: Array, access: Access) -> None:
+        """A copy to these addresses has been issued: until it lands there is only poison, which nobody may touch."""
+        where = self.locate(lanes, at, access.nbytes)
+        self.writing(lanes, at, where, access, None)
+        self.data.reshape(-1, access.nbytes)[where // access.nbytes] = POISON
+        self.writer[self.grains(where, access.nbytes)[0]] = IN_FLIGHT
+
+    def land(self, lane: Array, at: Array, values: Array) -> None:
+        """Copies issued by lanes `lane` arrive; values (n, nbytes) uint8."""
+        where, nbytes = at + self.origin[lane], values.shape[1]
+        self.data.reshape(-1, nbytes)[where // nbytes] = values
+        grain, stamp = self.grains(where, nbytes, self.order.stamp[lane])
+        self.writer[grain] = stamp
+
+
+class Global(Space):
+    """Global memory during one launch. Shadow: which block wrote (block + 1, times 2, plus 1 if strong) and which read (-1: many)."""
+
+    name = "global"
+
+    def __init__(self, memory: Memory, grain: int, grid: int, pending: list[Range], cross_block: list[Range]) -> None:
+        super().__init__(memory.bytes, memory.regions, np.zeros(0, np.int64), grain)
+        self.readonly, self.grid = memory.readonly, grid
+        self.pending, self.cross_block = spans(memory, pending), spans(memory, cross_block)
+        self.writer, self.reader = (np.zeros(len(memory.bytes) // grain, np.int32) for _ in range(2))
+        self.read_nc = np.zeros(len(memory.bytes) // grain, bool)
+        self.any_nc = False
+
+    def enter(self, block: Array) -> None:
+        """Start a batch in which lane i belongs to linear block `block[i]`."""
+        self.block = block.astype(np.int32) + 1
+        self.origin = np.full(len(block), -BASE)
+        self.waited = np.zeros(len(block), bool)
+
+    def refuse_early(self, lanes: Lanes, at: Array) -> None:
+        early = within(at, self.pending) & ~self.waited[lanes.index]
+        if early.any():
+            lane = int(lanes.numbers[early.argmax()])
+            raise Fault("before griddepcontrol.wait: the previous kernel may still be writing this buffer", lane)
+
+    def refuse(self, what: str, lanes: Lanes, at: Array, bad: Array) -> None:
+        """`bad` has one entry per grain, row by row."""
+        bad = bad.reshape(len(at), -1).any(axis=1)
+        if self.cross_block:
+            bad &= ~within(at, self.cross_block)
+        if bad.any():
+            place = int(bad.argmax())
+            raise Fault(f"race between blocks: {what}, global address {int(at[place]):#x}", int(lanes.numbers[place]))
+
+    def reading(self, lanes: Lanes, at: Array, where: Array, access: Access) -> None:
+        if self.pending:
+            self.refuse_early(lanes, at)
+        grain, mine = self.grains(where, access.nbytes, self.block[lanes.index])
+        token = self.writer[grain]
+        if not access.coherent:
+            self.any_nc = True
+            self.read_nc[grain] = True
+            if (written := token != 0).any():
+                lane = lanes.numbers[np.flatnonzero(written)[0] // (access.nbytes // self.grain)]
+                raise Fault("non-coherent load of global memory that this launch has written", int(lane))
+        if self.grid == 1:
+            return
+        if (foreign := (token != 0) & (token >> 1 != mine)).any():
+            if access.strong:
+                foreign &= token & 1 == 0
+            self.refuse("a block reads what another block wrote in this launch", lanes, at, foreign)
+        if not access.strong:
+            before = self.reader[grain]
+            fresh = np.where((before == 0) | (before == mine), mine, -1)
+            self.reader[grain] = fresh
+            if (lost := self.reader[grain] != fresh).any():
+                self.reader[grain[lost]] = -1
+
+    def writing(self, lanes: Lanes, at: Array, where: Array, access: Access, changed: Array | None) -> None:
+        low, high = at.min(), at.max()
+        for start, end in zip(self.readonly.starts, self.readonly.ends, strict=True):
+            if high >= start and low < end and (inside := within(at, [(start, end)])).any():
+                raise Fault("read-only: constants and kernel parameters cannot be written", int(lanes.numbers[inside.argmax()]))
+        if self.pending:
+            self.refuse_early(lanes, at)
+        differing = np.ones(len(at), bool) if changed is None else changed
+        grain, mine, differs = self.grains(where, access.nbytes, self.block[lanes.index], differing)
+        if self.any_nc and self.read_nc[grain].any():
+            lane = lanes.numbers[np.flatnonzero(self.read_nc[grain])[0] // (access.nbytes // self.grain)]
+            raise Fault("global memory is written that a non-coherent load of this launch has read", int(lane))
+        if self.grid > 1:
+            token = self.writer[grain]
+            if (foreign := (token != 0) & (token >> 1 != mine)).any():
+                foreign &= differs & ~((token & 1 == 1) & access.strong)
+                self.refuse("another block wrote a different value in this launch", lanes, at, foreign)
+            readers = self.reader[grain]
+            if (foreign := (readers != 0) & (readers != mine)).any():
+                self.refuse("a block changes what another block read in this launch", lanes, at, foreign & differs)
+        self.writer[grain] = mine * 2 + access.strong
+
+    def store(self, lanes: Lanes, at: Array, access: Access, values: Array) -> None:
+        where = self.locate(lanes, at, access.nbytes)
+        rows, place = self.data.view(values.dtype).reshape(-1, values.shape[1]), where // access.nbytes
+        self.writing(lanes, at, where, access, (rows[place] != values).any(axis=1))
+        rows[place] = values
+        if self.grid > 1 and (lost := (rows[place] != values).any(axis=1)).any():
+            foreign = self.writer[where // self.grain] >> 1 != self.block[lanes.index]
+            self.refuse("another block wrote a different value in the same instruction", lanes, at, lost & foreign)
+
+
+def local_space(size: int, regions: Regions, lanes: int) -> Space:
+    """Every lane's own `.local` arrays, poisoned."""
+    stride = -(-size // 64) * 64 + 64
+    return Space(np.full(lanes * stride, POISON, np.uint8), regions, np.arange(lanes) * stride - LOCAL_BASE)

@@ -1,0 +1,46 @@
+"""The special registers that mean the same on every run; clocks and SM numbers are left out on purpose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .formats import Array
+
+if TYPE_CHECKING:
+    from .machine import Batch
+
+
+def _coordinates(name: str, sizes: str) -> dict[str, Callable[[Batch], Array]]:
+    """%tid.x and the like: the three coordinates of a linear number."""
+
+    def coordinate(axis: int) -> Callable[[Batch], Array]:
+        def read(batch: Batch) -> Array:
+            linear = batch.thread if name == "%tid" else batch.linear_block
+            size = getattr(batch.launch, sizes)
+            return batch.special(f"{name}{axis}", lambda: linear // math.prod(size[:axis]) % size[axis])
+
+        return read
+
+    extent = "%n" + name[1:]
+    result = {f"{name}.{letter}": coordinate(axis) for axis, letter in enumerate("xyz")}
+    for axis, letter in enumerate("xyz"):
+        result[f"{extent}.{letter}"] = lambda batch, axis=axis: np.asarray(getattr(batch.launch, sizes)[axis])  # type: ignore[misc]
+    return result
+
+
+SPECIAL: dict[str, Callable[[Batch], Array]] = {
+    **_coordinates("%tid", "block"),
+    **_coordinates("%ctaid", "grid"),
+    "%laneid": lambda batch: batch.lane,
+    "%warpid": lambda batch: batch.thread // 32,
+    "%nwarpid": lambda batch: np.asarray(batch.launch.threads // 32),
+    "%lanemask_eq": lambda batch: 1 << batch.lane,
+    "%lanemask_lt": lambda batch: (1 << batch.lane) - 1,
+    "%lanemask_le": lambda batch: (2 << batch.lane) - 1,
+    "%lanemask_gt": lambda batch: 0xFFFFFFFF ^ ((2 << batch.lane) - 1),
+    "%lanemask_ge": lambda batch: 0xFFFFFFFF ^ ((1 << batch.lane) - 1),
+}

@@ -1,0 +1,1 @@
+"""The public face of tilec: compile, load and run."""

@@ -1,0 +1,24 @@
+"""What a user can have got wrong is a `TilecError`: one clear sentence that names the thing and says what to do.
+
+Command lines print the sentence alone and leave with exit code 1; anything else that is raised is a fault of ours.
+"""
+
+
+class TilecError(Exception):
+    """Base of every error whose message is meant for the user."""
+
+
+class CheckpointError(TilecError):
+    """A model file or folder that is missing, damaged or contradicts itself."""
+
+
+class UnsupportedError(TilecError):
+    """Something well-formed that tilec does not implement; the message says what it does."""
+
+
+class TargetError(TilecError):
+    """A target that is unknown, or not present on this machine."""
+
+
+class ContextLengthError(TilecError):
+    """More tokens than the model's context or the artifact's cache holds."""

@@ -1,0 +1,1 @@
+"""Command lines: tilec, tilec-opt and the benchmarks."""
