@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from tilec.errors import CheckpointError, UnsupportedError
+from tilec.errors import CheckpointError, UnsupportedError, shown
 
 RopeKind = Literal["default", "linear", "llama3", "divisors"]
 
@@ -43,7 +43,7 @@ class RopeScaling:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(RopeKind):
-            raise UnsupportedError(f"rope type {self.kind!r} is not supported; supported are {_listed(SUPPORTED_ROPE)}")
+            raise _unsupported_rope(self.kind)
         if self.kind in ("linear", "llama3"):
             _check_positive("rope factor", self.factor)
         if self.kind == "llama3":
@@ -108,7 +108,7 @@ class ModelConfig:
         for name, token in special:
             if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < self.vocab_size:
                 raise CheckpointError(
-                    f"need {name} token ids in the vocabulary of {self.vocab_size} tokens, but got {token!r}"
+                    f"need {name} token ids in the vocabulary of {self.vocab_size} tokens, but got {shown(token)}"
                 )
 
     @staticmethod
@@ -124,10 +124,12 @@ class ModelConfig:
         _check_architecture(architecture)
         for key, neutral, what in _HF_NEUTRAL:
             if raw.get(key) not in (None, *neutral):
-                raise UnsupportedError(f"{what} ({key}={_shortened(raw[key])}) is not supported for {architecture}")
+                raise UnsupportedError(f"{what} ({key}={shown(raw[key])}) is not supported for {architecture}")
         activation = raw.get("hidden_act", "silu")
         if activation not in ("silu", "swish"):
-            raise UnsupportedError(f"activation {activation!r} is not supported for {architecture}; supported is 'silu'")
+            raise UnsupportedError(
+                f"activation {shown(activation)} is not supported for {architecture}; supported is 'silu'"
+            )
 
         heads = _required(raw, "num_attention_heads", "config.json")
         hidden = _required(raw, "hidden_size", "config.json")
@@ -179,7 +181,7 @@ class ModelConfig:
         for key, neutral, what in _GGUF_NEUTRAL:
             if get(key) not in (None, *neutral):
                 raise UnsupportedError(
-                    f"{what} ({architecture}.{key}={_shortened(get(key))}) is not supported for {architecture}"
+                    f"{what} ({architecture}.{key}={shown(get(key))}) is not supported for {architecture}"
                 )
         heads, hidden = need("attention.head_count"), need("embedding_length")
         kv_heads = get("attention.head_count_kv", heads)
@@ -295,11 +297,11 @@ _GGUF_EOS_KEYS = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", 
 def _hf_rope(raw: Mapping[str, Any], max_context: int) -> tuple[float, RopeScaling]:
     parameters = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     if not isinstance(parameters, Mapping):
-        raise CheckpointError(f"need rope parameters to be an object, but got {_shortened(parameters)}")
+        raise CheckpointError(f"need rope parameters to be an object, but got {shown(parameters)}")
     theta = parameters.get("rope_theta", raw.get("rope_theta"))
     kind = parameters.get("rope_type", parameters.get("type", "default"))
     if kind not in SUPPORTED_ROPE:
-        raise UnsupportedError(f"rope type {_shortened(kind)} is not supported; supported are {_listed(SUPPORTED_ROPE)}")
+        raise _unsupported_rope(kind)
     if parameters.get("partial_rotary_factor", 1.0) != 1.0:
         raise UnsupportedError(
             "rotary embedding over a part of the head "
@@ -327,7 +329,7 @@ def _gguf_rope(get: Any, has_divisors: bool, divisors: tuple[float, ...] | None)
     if has_divisors and divisors is None:
         raise CheckpointError("the GGUF file has rope_freqs.weight, whose values are needed with the configuration")
     if kind not in ("none", "linear"):
-        raise UnsupportedError(f"rope type {_shortened(kind)} is not supported; supported are {_listed(SUPPORTED_ROPE)}")
+        raise _unsupported_rope(kind)
     linear = factor not in (0.0, 1.0) and (kind == "linear" or get("rope.scaling.type") is None)
     if divisors is not None:
         if linear:
@@ -336,22 +338,26 @@ def _gguf_rope(get: Any, has_divisors: bool, divisors: tuple[float, ...] | None)
     return RopeScaling("linear", factor) if linear else RopeScaling()
 
 
+def _unsupported_rope(kind: Any) -> UnsupportedError:
+    return UnsupportedError(f"rope type {shown(kind)} is not supported; supported are {_listed(SUPPORTED_ROPE)}")
+
+
 def _check_architecture(architecture: Any) -> None:
     if architecture not in SUPPORTED_ARCHITECTURES:
         raise UnsupportedError(
-            f"architecture {_shortened(architecture)} is not supported; supported: {_listed(SUPPORTED_ARCHITECTURES)}"
+            f"architecture {shown(architecture)} is not supported; supported: {_listed(SUPPORTED_ARCHITECTURES)}"
         )
 
 
 def _check_count(name: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-        raise CheckpointError(f"need a positive whole number for {name}, but got {_shortened(value)}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 31:
+        raise CheckpointError(f"need a positive whole number for {name}, below 2^31, but got {shown(value)}")
 
 
 def _check_positive(name: str, value: Any) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value <= 0:
-        raise CheckpointError(f"need a positive number for {name}, but got {_shortened(value)}")
+        raise CheckpointError(f"need a positive number for {name}, but got {shown(value)}")
 
 
 def _required(raw: Mapping[str, Any], key: str, where: str) -> Any:
@@ -371,8 +377,3 @@ def _even_share(hidden: int, heads: int) -> int:
 
 def _listed(names: Collection[str]) -> str:
     return ", ".join(names)
-
-
-def _shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

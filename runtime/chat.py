@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import TemplateError
 from jinja2.sandbox import SecurityError
 
-from tilec.errors import TilecError
+from tilec.errors import TilecError, shown
 from tilec.runtime.template_sandbox import MAX_STEPS, STEPS_PER_MESSAGE, BudgetError, ChatSandbox
 
 
@@ -23,7 +23,9 @@ def render_chat(
     """
     for index, message in enumerate(messages):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise TilecError(f'need messages like {{"role": "user", "content": "..."}}, but message {index} is {message!r}')
+            raise TilecError(
+                f'need messages like {{"role": "user", "content": "..."}}, but message {index} is {shown(message)}'
+            )
     variables = {
         "tools": None,
         "documents": None,

@@ -11,7 +11,7 @@ import ctypes
 import os
 import queue
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -107,8 +107,9 @@ class CpuProgram:
         """The memory of a state."""
         return self._states[name]
 
-    def run(self, entry: str, arguments: Mapping[str, np.ndarray], symbols: Mapping[str, int]) -> dict[str, np.ndarray]:
-        """Runs an entry point; arguments have the shapes that the symbols give."""
+    def run(self, entry: str, arguments: Mapping[str, np.ndarray], symbols: Mapping[str, int],
+            fetch: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+        """Runs an entry point; arguments have the shapes that the symbols give. `fetch` names the wanted results."""
         plan, arrays, launches, _ = self._entries[entry]
         for i, (name, (low, high)) in enumerate(self.manifest.symbols.items()):
             value = symbols.get(name, low)
@@ -121,7 +122,8 @@ class CpuProgram:
         count, table = len(launches), launches.ctypes.data
         values, barrier, threads = self._symbols.ctypes.data, self._barrier.ctypes.data, self._team.size
         self._team.run(lambda number: self._run(table, count, values, number, threads, barrier))
-        return {n: arrays[b][_region(plan.buffers[b], symbols)] for n, b in plan.results.items()}
+        return {n: arrays[b][_region(plan.buffers[b], symbols)] for n, b in plan.results.items()
+                if fetch is None or n in fetch}
 
     def close(self) -> None:
         """Ends the threads."""

@@ -14,13 +14,14 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
-from tilec.errors import CheckpointError, UnsupportedError
+from tilec.errors import CheckpointError, UnsupportedError, shown
 
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # tokenizer.ggml.token_type
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _QWEN2 = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 
@@ -72,7 +73,7 @@ def build(metadata: Mapping[str, Any]) -> GgufTokenizer:
     if kind is None:
         raise CheckpointError("the GGUF file has no 'tokenizer.ggml.model': it carries no tokenizer")
     if kind not in ("gpt2", "llama"):
-        raise UnsupportedError(f"tokenizer model {kind!r} is not supported; supported are gpt2, llama")
+        raise UnsupportedError(f"tokenizer model {shown(kind)} is not supported; supported are gpt2, llama")
     tokens = _list_of(metadata, "tokenizer.ggml.tokens", str)
     types = _list_of(metadata, "tokenizer.ggml.token_type", int, len(tokens))
     try:
@@ -108,7 +109,9 @@ def _byte_level(metadata: Mapping[str, Any], tokens: list[str]) -> tuple[tokeniz
     name = metadata.get("tokenizer.ggml.pre", "default")
     pre = PRE_TOKENIZERS.get(_SAME_AS.get(name, name)) if isinstance(name, str) else None
     if pre is None:
-        raise UnsupportedError(f"pre-tokenizer {name!r} is not supported; supported are {', '.join(PRE_TOKENIZERS)}")
+        raise UnsupportedError(
+            f"pre-tokenizer {shown(name)} is not supported; supported are {', '.join(PRE_TOKENIZERS)}"
+        )
     merges = [tuple(merge.split(" ")) for merge in _list_of(metadata, "tokenizer.ggml.merges", str)]
     vocabulary = {token: index for index, token in enumerate(tokens)}
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=pre.whole_words))
@@ -186,5 +189,5 @@ def _token_id(metadata: Mapping[str, Any], name: str, vocabulary: int) -> int | 
     if value is None:
         return None
     if type(value) is not int or not 0 <= value < vocabulary:
-        raise CheckpointError(f"need 'tokenizer.ggml.{name}' among {vocabulary} tokens, but got {value!r}")
+        raise CheckpointError(f"need 'tokenizer.ggml.{name}' among {vocabulary} tokens, but got {shown(value)}")
     return value

@@ -4,8 +4,8 @@ Jinja's sandbox keeps a template from Python's internals, but not from running f
 rendering has a budget of steps (every iteration, call, filter, test and comparison is one), of room (every character
 that it makes, and sixteen for a list element) and, for slow machines, of time. What could make much from little in one
 operation (`*`, `replace`, `join`, `split`, `indent`, `tojson`) pays before it runs; what is in no list below (`**` of
-large numbers, `%` on text, `format`, `center`) is refused by name. Lists are measured as if written out in full, because a list of
-twice the same list, forty times over, is small in memory and endless in print.
+large numbers, `%` on text, `format`, `center`) is refused by name. Lists are measured as if written out in full,
+because a list of twice the same list, forty times over, is small in memory and endless in print.
 """
 
 from __future__ import annotations
@@ -35,17 +35,19 @@ ELEMENT = 16  # what an element of a list costs in characters
 MAX_SECONDS = 3.0
 MAX_DEPTH = 100
 
-_TEXT_METHODS = frozenset(
-    "strip lstrip rstrip split rsplit splitlines startswith endswith lower upper title capitalize casefold swapcase find "
-    "rfind index rindex count partition rpartition removeprefix removesuffix replace join isalnum isalpha isascii "
-    "isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper".split()
-)
+_TEXT_METHODS = frozenset((
+    "strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "startswith", "endswith", "lower", "upper", "title",
+    "capitalize", "casefold", "swapcase", "find", "rfind", "index", "rindex", "count", "partition", "rpartition",
+    "removeprefix", "removesuffix", "replace", "join", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit",
+    "isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper",
+))  # fmt: skip
 _CONTAINER_METHODS = frozenset(("get", "items", "keys", "values", "copy", "index", "count"))
 _FILTERS = (
-    "abs attr batch capitalize count d default dictsort e escape first float groupby indent int items join last length "
-    "list lower map max min reject rejectattr replace reverse round safe select selectattr slice sort string sum title "
-    "tojson trim truncate unique upper wordcount"
-).split()
+    "abs", "attr", "batch", "capitalize", "count", "d", "default", "dictsort", "e", "escape", "first", "float",
+    "groupby", "indent", "int", "items", "join", "last", "length", "list", "lower", "map", "max", "min", "reject",
+    "rejectattr", "replace", "reverse", "round", "safe", "select", "selectattr", "slice", "sort", "string", "sum",
+    "title", "tojson", "trim", "truncate", "unique", "upper", "wordcount",
+)  # fmt: skip
 
 
 class BudgetError(TemplateError):
@@ -61,10 +63,11 @@ class ChatSandbox(ImmutableSandboxedEnvironment):
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag])
         self.steps, self.room, self.seconds = steps, room, seconds
         self.deadline = time.monotonic() + seconds
-        self.concat = self.joined  # type: ignore[assignment]  # Jinja ends every macro and captured block with this
-        filters = {**self.filters, "tojson": _tojson, "join": self._join}
+        self.concat = self.joined  # type: ignore[method-assign]  # Jinja ends every macro and captured block with this
+        filters: dict[str, Callable[..., Any]] = {**self.filters, "tojson": _tojson, "join": self._join}
         self.filters = {name: self._guarded(name, filters[name]) for name in _FILTERS}
-        self.tests = {name: self._guarded(name, test) for name, test in self.tests.items()}
+        tests: dict[str, Any] = dict(self.tests)
+        self.tests = {name: self._guarded(name, test) for name, test in tests.items()}
         self.globals = {name: self.globals[name] for name in ("range", "dict", "namespace")}
         self.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
 
@@ -134,15 +137,20 @@ class ChatSandbox(ImmutableSandboxedEnvironment):
     def unsafe_undefined(self, obj: Any, attribute: str) -> NoReturn:
         raise SecurityError(f"access to the attribute {attribute!r} of a {type(obj).__name__} is not allowed")
 
-    def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         self.step()
         owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+        stated = {
+            key: value for key, value in kwargs.items() if key not in ("_loop_vars", "_block_vars")
+        }  # Jinja's own
         if isinstance(owner, (str, list, tuple, dict)):
-            return self._call_method(owner, name, function, args, kwargs)
+            return self._call_method(owner, name, function, args, stated)
         if isinstance(function, Macro):
             # Its arguments reach it as one list as well, in which lists of lists can be built up.
-            _written_size([*args, *kwargs.values()], self.room, namespaces=True)
-        elif isinstance(function, (Undefined, BlockReference, LoopContext)) or isinstance(owner, (LoopContext, ChatSandbox)):
+            _written_size([*args, *stated.values()], self.room, namespaces=True)
+        elif isinstance(function, (Undefined, BlockReference, LoopContext)) or isinstance(
+            owner, (LoopContext, ChatSandbox)
+        ):
             pass
         elif not any(function is known for known in self.globals.values()):
             raise SecurityError(f"a call of {name or type(function).__name__!r} is not allowed")
@@ -275,7 +283,7 @@ class _Guard(NodeTransformer):
             return self._through("measured", node)
         return node  # as long as its source
 
-    def _through(self, method: str, node: nodes.Expr) -> nodes.Expr:
+    def _through(self, method: str, node: nodes.Node) -> nodes.Expr:
         call = nodes.Call(nodes.EnvironmentAttribute(method), [node], [], None, None, lineno=node.lineno)
         call.set_environment(self.sandbox)
         return call

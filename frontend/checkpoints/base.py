@@ -62,7 +62,7 @@ class Checkpoint(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Changes when the checkpoint does: a hash of file sizes, modification times and headers, not of the weights."""
+        """Changes when the checkpoint does: a hash of sizes, modification times and headers, not of the weights."""
 
     def names(self) -> tuple[str, ...]:
         """Canonical names of all tensors, in the order of the file."""

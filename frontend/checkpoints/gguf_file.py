@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilec.errors import CheckpointError, UnsupportedError
+from tilec.errors import CheckpointError, UnsupportedError, shown
 from tilec.frontend.checkpoints.base import Checkpoint, StoredTensor, fingerprint_of, map_file
 from tilec.frontend.checkpoints.dequantise import convert
 from tilec.frontend.checkpoints.gguf_header import GgufHeader, TensorInfo, read_header
@@ -101,7 +101,7 @@ def _rope_divisors(path: Path, header: GgufHeader, buffer: np.ndarray) -> tuple[
     if info is None:
         return None
     if len(info.shape) != 1 or info.shape[0] > 4096:
-        raise CheckpointError(f"{path}: need one divisor per frequency in {ROPE_DIVISORS!r}, but got {list(info.shape)}")
+        raise CheckpointError(f"{path}: need a list of divisors as {ROPE_DIVISORS!r}, but got {list(info.shape)}")
     values = np.empty(info.shape, np.float32)
     convert(info.name, info.type_name, buffer[info.start : info.start + info.size], "f32", values)
     return tuple(float(value) for value in values)
@@ -110,9 +110,9 @@ def _rope_divisors(path: Path, header: GgufHeader, buffer: np.ndarray) -> tuple[
 def _refuse_other_contents(path: Path, header: GgufHeader) -> None:
     kind = header.metadata.get("general.type", "model")
     if kind != "model":
-        raise UnsupportedError(f"{path}: the file holds a {kind!r}, not a model")
+        raise UnsupportedError(f"{path}: the file holds a {shown(kind)}, not a model")
     parts = header.metadata.get("split.count", 0)
     if parts not in (0, 1):
         raise UnsupportedError(
-            f"{path}: the file is one of {parts} parts of a model; join them with `llama-gguf-split --merge`"
+            f"{path}: the file is one of {shown(parts)} parts of a model; join them with `llama-gguf-split --merge`"
         )

@@ -7,17 +7,19 @@ described in docs/gguf.md of ggml (versions 2 and 3, little endian).
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
-from mmap import mmap
 from dataclasses import dataclass
+from mmap import mmap
 from pathlib import Path
 from typing import Any
 
-from tilec.errors import CheckpointError, UnsupportedError
+from tilec.errors import CheckpointError, UnsupportedError, shown
 
 MAGIC = b"GGUF"
 MAX_DIMENSIONS = 4
+MAX_NAME = 256  # bytes of a key or a tensor name; ggml itself has 64
 DEFAULT_ALIGNMENT = 32
 MAX_ARRAY = 1 << 24  # values of one metadata array: ten times the largest vocabulary
 
@@ -86,11 +88,11 @@ class _Parser:
             raise UnsupportedError(f"{self.path}: GGUF version {version} is not supported; supported are 2 and 3")
         tensor_count = self.scalar("<Q", "the number of tensors")
         pair_count = self.scalar("<Q", "the number of metadata keys")
-        # The smallest pair is an empty key, its type and one byte; the smallest tensor a name, a rank, a type, an offset.
+        # The smallest pair is an empty key, its type and a byte; the smallest tensor a name, rank, type and offset.
         self.check_count(pair_count, 13, "metadata keys")
         metadata: dict[str, Any] = {}
         for index in range(pair_count):
-            key = self.string(f"metadata key {index}")
+            key = self.string(f"metadata key {index}", MAX_NAME)
             if key in metadata:
                 raise self.error(f"has the metadata key {key!r} twice")
             metadata[key] = self.value(self.scalar("<I", f"the type of {key!r}"), key)
@@ -98,13 +100,13 @@ class _Parser:
         claims = [self.tensor_claim(index) for index in range(tensor_count)]
         alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
-            raise self.error(f"needs a power of two as general.alignment, but has {alignment!r}")
+            raise self.error(f"needs a power of two as general.alignment, but has {shown(alignment)}")
         data_start = -(-self.at // alignment) * alignment
         return GgufHeader(metadata, self.place(claims, data_start, alignment), data_start)
 
     def tensor_claim(self, index: int) -> tuple[str, int, tuple[int, ...], int]:
         """(name, type, row-major shape, offset) as the file states them."""
-        name = self.string(f"the name of tensor {index}")
+        name = self.string(f"the name of tensor {index}", MAX_NAME)
         rank = self.scalar("<I", f"the rank of tensor {name!r}")
         if not 1 <= rank <= MAX_DIMENSIONS:
             raise self.error(f"has tensor {name!r} with {rank} dimensions; it can have 1 to {MAX_DIMENSIONS}")
@@ -128,7 +130,7 @@ class _Parser:
                 )
             type_name, block, block_bytes = TENSOR_TYPES[type_code]
             if shape[-1] % block:
-                raise self.error(f"has tensor {name!r} with rows of {shape[-1]} elements; {type_name} needs whole {block}s")
+                raise self.error(f"has tensor {name!r} with rows of {shape[-1]}; {type_name} needs whole {block}s")
             size = math.prod(shape) // block * block_bytes
             if size == 0:
                 raise self.error(f"has tensor {name!r} with an empty shape {list(shape)}")
@@ -173,8 +175,10 @@ class _Parser:
         self.at = end
         return value
 
-    def string(self, what: str) -> str:
+    def string(self, what: str, limit: int | None = None) -> str:
         length = self.scalar("<Q", f"the length of {what}")
+        if limit is not None and length > limit:
+            raise self.error(f"claims {length} bytes for {what}; it can have at most {limit}")
         end = self.at + length
         if end > self.size:
             raise self.error(f"claims {length} bytes for {what}, but only {self.size - self.at} are left")
@@ -188,11 +192,13 @@ class _Parser:
         pieces: list[bytes] = []
         for index in range(count):
             if at + 8 > size:
-                raise self.error(f"ends at byte {size}, inside string {index} of {key!r}; it is truncated: fetch it again")
+                raise self.error(f"ends inside string {index} of {key!r}; it is truncated: fetch it again")
             start = at + 8
             at = start + unpack(data, at)[0]
             if at > size:
-                raise self.error(f"claims {at - start} bytes for string {index} of {key!r}, but only {size - start} are left")
+                raise self.error(
+                    f"claims {at - start} bytes for string {index} of {key!r}, but {size - start} are left"
+                )
             pieces.append(bytes(data[start:at]))
         self.at = at
         return [self.decoded(piece, f"a string of {key!r}") for piece in pieces]
@@ -214,6 +220,6 @@ class _Parser:
 def check_disjoint(path: Path, extents: list[tuple[int, int, str]]) -> None:
     """(start, end, name) of every tensor of one file: no two may share a byte."""
     extents = sorted(extents)
-    for (_, end, name), (start, _, following) in zip(extents, extents[1:], strict=False):
+    for (_, end, name), (start, _, following) in itertools.pairwise(extents):
         if start < end:
             raise CheckpointError(f"{path}: the file is damaged: tensors {name!r} and {following!r} overlap")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilec.errors import CheckpointError, UnsupportedError
+from tilec.errors import CheckpointError, UnsupportedError, shown
 from tilec.frontend.checkpoints.base import Checkpoint, StoredTensor, fingerprint_of, map_file
 from tilec.frontend.checkpoints.safetensors_header import read_header
 from tilec.frontend.config import ModelConfig
@@ -48,7 +48,7 @@ class HuggingFaceCheckpoint(Checkpoint):
                 home[name] = shard.name
         for name, file in index.items():
             if home.get(name) != file:
-                raise CheckpointError(f"{path}: {INDEX} says that tensor {name!r} is in {file}, where it is not")
+                raise CheckpointError(f"{path}: {INDEX} says that tensor {shown(name)} is in {file}, where it is not")
         super().__init__(path, config, tensors)
         self._headers, self._shards = headers, shards
         self._tokenizer_config = read_json(path / "tokenizer_config.json", optional=True)
@@ -57,7 +57,7 @@ class HuggingFaceCheckpoint(Checkpoint):
     def tokenizer(self) -> Tokenizer:
         file = self.path / "tokenizer.json"
         if not file.is_file():
-            raise CheckpointError(f"{self.path}: the folder has no tokenizer.json; take the model's own and put it there")
+            raise CheckpointError(f"{self.path}: the folder has no tokenizer.json; put the model's own there")
         return Tokenizer.from_file(
             file, self._tokenizer_config, bos_id=self.config.bos_token_id, eos_ids=self.config.eos_token_ids
         )

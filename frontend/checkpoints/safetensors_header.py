@@ -13,10 +13,11 @@ from mmap import mmap
 from pathlib import Path
 from typing import Any
 
-from tilec.errors import CheckpointError, UnsupportedError
-from tilec.frontend.checkpoints.gguf_header import TensorInfo, check_disjoint
+from tilec.errors import CheckpointError, UnsupportedError, shown
+from tilec.frontend.checkpoints.gguf_header import MAX_NAME, TensorInfo, check_disjoint
 
 MAX_HEADER = 100_000_000  # bytes, as the reference implementation has it
+MAX_DIMENSIONS = 8
 
 # The format's names, all of which are also names of `dequantise.BLOCKS`, and the bytes of an element.
 SUPPORTED = {"F32": 4, "BF16": 2, "F16": 2}
@@ -43,6 +44,8 @@ def read_header(path: Path, data: mmap | bytes) -> SafetensorsHeader:
     data_start = 8 + length
     tensors: dict[str, TensorInfo] = {}
     for name, entry in header.items():
+        if len(name) > MAX_NAME:
+            raise CheckpointError(f"{path}: a tensor name has {len(name)} characters; it can have at most {MAX_NAME}")
         if name != "__metadata__":
             tensors[name] = _checked(path, name, entry, data_start, size)
     check_disjoint(path, [(info.start, info.start + info.size, info.name) for info in tensors.values()])
@@ -54,7 +57,7 @@ def _parsed(path: Path, raw: bytes) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key, value in pairs:
             if key in result:
-                raise CheckpointError(f"{path}: the header has {key!r} twice")
+                raise CheckpointError(f"{path}: the header has {shown(key)} twice")
             result[key] = value
         return result
 
@@ -73,15 +76,16 @@ def _checked(path: Path, name: str, entry: Any, data_start: int, size: int) -> T
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{path}: the entry of tensor {name!r} needs dtype, shape and data_offsets") from None
     if not isinstance(dtype, str):
-        raise CheckpointError(f"{path}: need a name as dtype of tensor {name!r}, but got {dtype!r}")
+        raise CheckpointError(f"{path}: need a name as dtype of tensor {name!r}, but got {shown(dtype)}")
     if dtype not in SUPPORTED:
         raise UnsupportedError(
-            f"{path}: tensor {name!r} has dtype {dtype}, which is not supported; supported are {', '.join(SUPPORTED)}"
+            f"{path}: tensor {name!r} has dtype {shown(dtype)}, which is not supported; "
+            f"supported are {', '.join(SUPPORTED)}"
         )
-    if not isinstance(shape, list) or not all(type(extent) is int and extent > 0 for extent in shape):
-        raise CheckpointError(f"{path}: need positive extents as shape of tensor {name!r}, but got {shape!r}")
-    if type(begin) is not int or type(end) is not int or not 0 <= begin <= end:
-        raise CheckpointError(f"{path}: need rising data_offsets of tensor {name!r}, but got [{begin!r}, {end!r}]")
+    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not all(_is_extent(size) for size in shape):
+        raise CheckpointError(f"{path}: need positive extents as shape of tensor {name!r}, but got {shown(shape)}")
+    if type(begin) is not int or type(end) is not int or not 0 <= begin <= end < 1 << 63:
+        raise CheckpointError(f"{path}: need rising data_offsets of tensor {name!r}, but got {shown([begin, end])}")
     if data_start + end > size:
         raise CheckpointError(
             f"{path}: the file is truncated or damaged: tensor {name!r} would end at byte {data_start + end}, "
@@ -90,6 +94,11 @@ def _checked(path: Path, name: str, entry: Any, data_start: int, size: int) -> T
     claimed = math.prod(shape) * SUPPORTED[dtype]
     if claimed != end - begin:
         raise CheckpointError(
-            f"{path}: tensor {name!r} of shape {shape} ({dtype}) needs {claimed} bytes, but its offsets span {end - begin}"
+            f"{path}: tensor {name!r} of shape {shown(shape)} ({dtype}) needs {claimed} bytes, "
+            f"but its offsets span {end - begin}"
         )
     return TensorInfo(name, dtype, tuple(shape), data_start + begin, end - begin)
+
+
+def _is_extent(value: Any) -> bool:
+    return type(value) is int and 0 < value < 1 << 63

@@ -14,8 +14,8 @@ def record(graph: Graph, config: ModelConfig, dtype: str, context: int, length: 
 
     `length` new tokens follow `past` tokens whose keys and values are in the cache; the cache holds `context` tokens.
     Inputs: `tokens` i32 (length). States: `cache.N.keys` and `cache.N.values`, (kv_heads, context, head_dim).
-    Outputs, by `outputs`: "last" gives `logits` f32 (vocabulary) of the last token and `token`, i32 (1), its argmax;
-    "all" gives `logits` f32 (length, vocabulary). Weights have `dtype`, norms and the residual stream are f32.
+    Outputs, by `outputs`: "last" gives `logits` f32 (vocabulary) of the last token and `token`, i32 (1), its argmax
+    (fed back as the next step's input where length is 1, with the position); "all" gives `logits` f32 (length, vocabulary). Weights have `dtype`, norms and the residual stream are f32.
     """
     length = linear(length)
     total = past + length
@@ -77,4 +77,9 @@ def record(graph: Graph, config: ModelConfig, dtype: str, context: int, length: 
         return
     logits = logits.reshape(config.vocab_size).contiguous()
     graph.output("logits", logits)
-    graph.output("token", nn.argmax(logits).reshape(1))
+    token = nn.argmax(logits).reshape(1)
+    if length == linear(1):  # a decode step feeds the next one
+        graph.output("token", token, alias="tokens")
+        graph.output("position", graph.index(past + 1, "i64").reshape(1), alias="symbol:past")
+    else:
+        graph.output("token", token)

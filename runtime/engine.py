@@ -1,0 +1,90 @@
+"""Tokens in, tokens out: prefill in pieces of any length, decode step by step, on whatever a program runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from tilec.errors import ContextLengthError, TilecError
+from tilec.runtime.artifact import Manifest
+from tilec.runtime.sampling import Sampler, SamplingParams
+
+
+class Program(Protocol):
+    """What `CpuProgram` and `CudaProgram` offer."""
+
+    manifest: Manifest
+
+    def run(self, entry: str, arguments: Mapping[str, np.ndarray], symbols: Mapping[str, int],
+            fetch: Sequence[str] | None = None) -> dict[str, np.ndarray]: ...
+
+    def close(self) -> None: ...
+
+
+class Engine:
+    """One sequence on a program. Not for use by several threads at once."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        symbols = program.manifest.symbols
+        self.chunk = symbols["seq"][1]
+        self.context = symbols["past"][1] + 1
+        self.vocabulary = int(program.manifest.model["vocab_size"])
+        self.length = 0  # tokens whose keys and values are in the cache
+
+    def reset(self) -> None:
+        """Forgets the sequence."""
+        self.length = 0
+
+    def _check(self, tokens: Sequence[int]) -> np.ndarray:
+        array = np.asarray(tokens, np.int64)
+        if array.ndim != 1 or array.size == 0:
+            raise TilecError("a prompt needs at least one token")
+        if array.min() < 0 or array.max() >= self.vocabulary:
+            raise TilecError(f"token {int(array[(array < 0) | (array >= self.vocabulary)][0])} is outside the vocabulary "
+                             f"of {self.vocabulary}")
+        if self.length + array.size > self.context:
+            raise ContextLengthError(f"{self.length + array.size} tokens do not fit the context of {self.context}; "
+                                     "shorten the prompt or use a larger --context")
+        return array.astype(np.int32)
+
+    def extend(self, tokens: Sequence[int], fetch: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+        """Appends tokens; `logits` f32 (vocabulary) and `token` i32 (1), the greedy choice, follow the last of them."""
+        array = self._check(tokens)
+        results: dict[str, np.ndarray] = {}
+        for start in range(0, array.size, self.chunk):
+            piece = array[start:start + self.chunk]
+            entry, symbols = ("decode", {}) if piece.size == 1 else ("prefill", {"seq": piece.size})
+            results = self.program.run(entry, {"tokens": piece}, {**symbols, "past": self.length}, fetch)
+            self.length += piece.size
+        return results
+
+    def score(self, tokens: Sequence[int]) -> np.ndarray:
+        """Appends tokens; returns the logits after each of them, f32 (tokens, vocabulary)."""
+        array = self._check(tokens)
+        rows = []
+        for start in range(0, array.size, self.chunk):
+            piece = array[start:start + self.chunk]
+            result = self.program.run("score", {"tokens": piece}, {"seq": piece.size, "past": self.length})
+            rows.append(np.array(result["logits"]))
+            self.length += piece.size
+        return np.concatenate(rows)
+
+    def generate(self, tokens: Sequence[int], params: SamplingParams, stop_tokens: Sequence[int] = ()) -> Iterator[int]:
+        """Yields tokens after a prompt until one of `stop_tokens`, `max_tokens` or the end of the context.
+
+        Closing the iterator aborts.
+        """
+        sampler = Sampler(params)
+        fetch = ("token", "position") if sampler.greedy else ("logits", "token", "position")
+        results = self.extend(tokens, fetch)
+        for produced in range(1, params.max_tokens + 1):
+            token = int(results["token"][0]) if sampler.greedy else sampler.choose(results["logits"])
+            if token in stop_tokens:
+                return
+            yield token
+            if produced == params.max_tokens or self.length >= self.context:
+                return
+            results = self.extend([token], fetch)

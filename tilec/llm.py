@@ -1,0 +1,250 @@
+"""A language model in one object: checkpoint, artifact, program, tokenizer.
+
+    llm = tilec.LLM("smollm2-135m-instruct")
+    for text in llm.stream("The capital of France is"):
+        print(text, end="")
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tilec.errors import ContextLengthError, TargetError, TilecError
+from tilec.frontend.checkpoints import open_checkpoint
+from tilec.frontend.checkpoints.base import Checkpoint
+from tilec.frontend.checkpoints.expected import check_tensors
+from tilec.frontend.config import ModelConfig, inverse_frequencies
+from tilec.frontend.hub import cache_folder, resolve
+from tilec.pipelines.targets import find_target, host_cpu
+from tilec.runtime.artifact import Artifact, ArtifactError
+from tilec.runtime.chat import render_chat
+from tilec.runtime.cpu import CpuProgram, usable_cores
+from tilec.runtime.cuda import CudaProgram, find_gpu
+from tilec.runtime.engine import Engine
+from tilec.runtime.sampling import SamplingParams
+from tilec.runtime.tokenizer import StreamDecoder, Tokenizer
+from tilec.runtime.weights import load_weights
+
+DEFAULT_CONTEXT = 4096
+DTYPES = ("bf16", "f16", "f32")
+
+
+@dataclass
+class Completion:
+    """The result for one prompt. `finish` is 'stop', 'length' or 'context'; times are seconds."""
+
+    text: str
+    tokens: list[int] = field(default_factory=list)
+    prompt_tokens: int = 0
+    finish: str = "stop"
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Decoded tokens a second, without the first, which prefill gives."""
+        return (len(self.tokens) - 1) / self.decode_seconds if self.decode_seconds and len(self.tokens) > 1 else 0.0
+
+
+def resolve_target(name: str) -> str:
+    """'auto' is the GPU where there is one and otherwise this machine's CPU; 'cpu' is this machine's CPU."""
+    if name == "auto":
+        gpu = find_gpu()
+        return gpu[0] if gpu else host_cpu().name
+    return find_target(name).name
+
+
+def choose_context(config: ModelConfig, context: int | None) -> int:
+    """Tokens that the cache holds: what was asked for, otherwise what the model takes, up to 4096."""
+    if context is None:
+        return min(config.max_context, DEFAULT_CONTEXT)
+    if not 1 <= context <= config.max_context:
+        raise ContextLengthError(f"the model takes contexts of 1 to {config.max_context} tokens, but {context} were asked for")
+    return context
+
+
+def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cache: bool = True) -> tuple[Artifact, float]:
+    """The artifact for a model and the seconds that compiling it took (0 from the cache on disk)."""
+    if dtype not in DTYPES:
+        raise TilecError(f"dtype must be one of {', '.join(DTYPES)}, but is '{dtype}'")
+    folder = cache_folder() / "artifacts" / _key(config, target, dtype, context)
+    if use_cache and (folder / "manifest.json").exists():
+        try:
+            return Artifact.load(folder), 0.0
+        except ArtifactError:
+            shutil.rmtree(folder, ignore_errors=True)
+    start = time.perf_counter()
+    # Imported here, so that a start from the cache does not load MLIR.
+    compiler = importlib.import_module("tilec.model_compiler")
+    artifact = compiler.compile_model(config, target, dtype, context)
+    seconds = time.perf_counter() - start
+    if use_cache:
+        artifact.save(folder)
+    return artifact, seconds
+
+
+def _key(config: ModelConfig, target: str, dtype: str, context: int) -> str:
+    """Everything that the artifact depends on: the request and the compiler's own source."""
+    digest = hashlib.sha256(json.dumps([asdict(config), target, dtype, context], sort_keys=True).encode())
+    root = Path(find_target.__code__.co_filename).parent.parent
+    for part in ("tilec", "dialects", "frontend", "pipelines", "runtime"):
+        for source in sorted((root / part).rglob("*.py")):
+            digest.update(source.read_bytes())
+    digest.update(b"22.1.8.4")
+    return digest.hexdigest()[:32]
+
+
+class LLM:
+    """A model ready to generate.
+
+    `model` is a GGUF file, a Hugging Face folder or a known name that `tilec pull` has fetched. `target` is 'auto', 'cpu',
+    a CPU level or an NVIDIA architecture; `dtype` that of weights and cache; `context` the number of tokens the cache
+    holds; `artifact` a folder that `tilec compile` wrote. Raises `TilecError` with a sentence that says what to do.
+    """
+
+    def __init__(self, model: str | Path, target: str = "auto", dtype: str = "bf16", context: int | None = None,
+                 threads: int | None = None, artifact: str | Path | None = None, cache: bool = True) -> None:
+        if threads is not None and not 1 <= threads <= 1024:
+            raise TilecError(f"threads must be between 1 and 1024, but is {threads}")
+        self.path = resolve(model)
+        self.checkpoint: Checkpoint = open_checkpoint(self.path)
+        config = self.checkpoint.config
+        check_tensors(config, self.checkpoint)
+        if artifact is not None:
+            self.artifact, self.compile_seconds = Artifact.load(Path(artifact)), 0.0
+            _check_same_model(self.artifact, config, Path(artifact))
+        else:
+            self.target = resolve_target(target)
+            if self.target.startswith("sm_") and find_gpu() is None:
+                raise TargetError(f"target {self.target} needs an NVIDIA GPU of compute capability 8.0 or newer and its "
+                                  "driver, which were not found; use --target cpu, or `tilec compile` to write an artifact")
+            self.artifact, self.compile_seconds = compiled(config, self.target, dtype, choose_context(config, context), cache)
+        manifest = self.artifact.manifest
+        self.target, self.config = manifest.target, config
+        weights = load_weights(manifest, self._read, len(usable_cores()))
+        program = CudaProgram(self.artifact, weights) if manifest.kind == "gpu" else \
+            CpuProgram(self.artifact, weights, threads)
+        self.engine = Engine(program)
+        self.tokenizer: Tokenizer = self.checkpoint.tokenizer()
+
+    def _read(self, name: str, dtype: str) -> np.ndarray:
+        if name == "rotary.inverse_frequencies":  # not in the file: it follows from the configuration
+            return inverse_frequencies(self.config)
+        return self.checkpoint.read(name, dtype)  # type: ignore[arg-type]
+
+    @property
+    def context(self) -> int:
+        return self.engine.context
+
+    def encode(self, prompt: str) -> list[int]:
+        """A prompt's tokens as the model wants them."""
+        tokens = self.tokenizer.encode(prompt)
+        if not tokens:
+            raise TilecError("the prompt is empty; give it some text")
+        return tokens
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """The tokens of a conversation in the model's chat template, up to where the answer begins."""
+        template = self.checkpoint.chat_template
+        if not template:
+            raise TilecError(f"{self.path.name} has no chat template; complete text as it stands instead (--raw)")
+        text = render_chat(template, list(messages), add_generation_prompt=True, **self.tokenizer.named)
+        return self.tokenizer.encode(text)
+
+    def generate(self, prompts: str | Sequence[str], params: SamplingParams | None = None) -> list[Completion]:
+        """Completes each prompt as it stands."""
+        listed = [prompts] if isinstance(prompts, str) else list(prompts)
+        return [self.complete(self.encode(p), params) for p in listed]
+
+    def stream(self, prompt: str, params: SamplingParams | None = None) -> Iterator[str]:
+        """Pieces of the completion of one prompt, as they come."""
+        yield from self.stream_tokens(self.encode(prompt), params, Completion(""))
+
+    def chat(self, messages: Sequence[Mapping[str, str]], params: SamplingParams | None = None) -> Completion:
+        """Answers a conversation: a list of {"role": ..., "content": ...}."""
+        return self.complete(self.encode_chat(messages), params)
+
+    def complete(self, tokens: Sequence[int], params: SamplingParams | None = None) -> Completion:
+        """Completes tokens."""
+        completion = Completion("")
+        for _ in self.stream_tokens(tokens, params, completion):
+            pass
+        return completion
+
+    def stream_tokens(self, tokens: Sequence[int], params: SamplingParams | None, completion: Completion) -> Iterator[str]:
+        """Pieces of text as they come; `completion` is filled in on the way."""
+        params = params or SamplingParams()
+        completion.prompt_tokens = len(tokens)
+        if len(tokens) >= self.context:
+            raise ContextLengthError(f"the prompt has {len(tokens)} tokens, and the context holds {self.context} with the "
+                                     "answer; shorten the prompt or use a larger --context")
+        self.engine.reset()
+        decoder, stops = StreamDecoder(self.tokenizer), _StopStrings(params.stop)
+        start = first = time.perf_counter()
+        completion.finish = "stop"
+        for token in self.engine.generate(tokens, params, self.tokenizer.eos_ids):
+            if not completion.tokens:
+                first = time.perf_counter()
+                completion.prefill_seconds = first - start
+            completion.tokens.append(token)
+            piece = stops.push(decoder.push(token))
+            completion.text += piece
+            completion.decode_seconds = time.perf_counter() - first
+            if piece:
+                yield piece
+            if stops.hit:
+                return
+            if len(completion.tokens) == params.max_tokens:
+                completion.finish = "length"
+        if completion.finish == "stop" and self.engine.length >= self.context:
+            completion.finish = "context"
+        rest = stops.push(decoder.flush()) + stops.flush()
+        completion.text += rest
+        if rest:
+            yield rest
+
+    def close(self) -> None:
+        """Ends the program's threads and gives a GPU's memory back."""
+        self.engine.program.close()
+
+
+class _StopStrings:
+    """Passes text through up to the first stop string, holding back what could be the beginning of one."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self.stops = [s for s in stops if s]
+        self.held, self.hit = "", False
+
+    def push(self, text: str) -> str:
+        if self.hit:
+            return ""
+        self.held += text
+        found = [at for s in self.stops if (at := self.held.find(s)) >= 0]
+        if found:
+            self.hit = True
+            out, self.held = self.held[:min(found)], ""
+            return out
+        keep = max((n for s in self.stops for n in range(1, len(s)) if self.held.endswith(s[:n])), default=0)
+        out, self.held = self.held[:len(self.held) - keep], self.held[len(self.held) - keep:]
+        return out
+
+    def flush(self) -> str:
+        out, self.held = ("" if self.hit else self.held), ""
+        return out
+
+
+def _check_same_model(artifact: Artifact, config: ModelConfig, folder: Path) -> None:
+    expected = json.loads(json.dumps(asdict(config)))
+    stored = {k: v for k, v in artifact.manifest.model.items() if k != "dtype"}
+    different = sorted(k for k in expected if stored.get(k) != expected[k])
+    if different:
+        raise ArtifactError(f"{folder} was compiled for another model ({', '.join(different)} differ); compile it again")

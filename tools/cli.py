@@ -1,0 +1,137 @@
+"""The command `tilec`: pull, compile, generate. Errors that a user can mend are one sentence and exit code 1."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import tilec
+from tilec.errors import TilecError
+from tilec.frontend.hub import pull
+from tilec.llm import DTYPES, Completion
+from tilec.pipelines.targets import CPU_TARGETS, GPU_TARGETS
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except TilecError as error:
+        print(f"tilec: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ntilec: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("tilec", description="Compile and run Llama-family models on CPUs and NVIDIA GPUs.")
+    parser.add_argument("--version", action="version", version=f"tilec {tilec.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    fetch = commands.add_parser("pull", help="fetch a known model into the cache")
+    fetch.add_argument("name", help="for example smollm2-135m-instruct")
+    fetch.set_defaults(run=_pull)
+
+    compiling = commands.add_parser("compile", help="compile a model to an artifact")
+    _add_model(compiling)
+    compiling.add_argument("-o", "--output", required=True, type=Path, help="folder to write the artifact to")
+    compiling.set_defaults(run=_compile)
+
+    generate = commands.add_parser("generate", help="answer a prompt")
+    _add_model(generate)
+    generate.add_argument("prompt", help="the question, or with --raw the text to complete; - reads standard input")
+    generate.add_argument("--raw", action="store_true", help="complete the text as it stands, without the chat template")
+    generate.add_argument("--system", help="system message for the chat template")
+    generate.add_argument("--max-tokens", type=int, default=256, metavar="N")
+    generate.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 (the default) is greedy")
+    generate.add_argument("--top-k", type=int, default=0, metavar="K")
+    generate.add_argument("--top-p", type=float, default=1.0, metavar="P")
+    generate.add_argument("--min-p", type=float, default=0.0, metavar="P")
+    generate.add_argument("--seed", type=int, metavar="N")
+    generate.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
+    generate.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: all cores)")
+    generate.add_argument("--artifact", type=Path, help="run an artifact that `tilec compile` wrote")
+    generate.add_argument("--no-cache", action="store_true", help="compile again and keep nothing")
+    generate.add_argument("--json", action="store_true", help="print one JSON object instead of streaming text")
+    generate.set_defaults(run=_generate)
+    return parser
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    targets = ", ".join([*CPU_TARGETS, *GPU_TARGETS])
+    parser.add_argument("model", help="a GGUF file, a Hugging Face folder, or a name that `tilec pull` knows")
+    parser.add_argument("--target", default="auto", help=f"auto (a GPU if there is one), cpu, or one of {targets}")
+    parser.add_argument("--dtype", default="bf16", choices=DTYPES, help="of weights and cache (default bf16)")
+    parser.add_argument("--context", type=int, metavar="N", help="tokens the cache holds (default: the model's, up to 4096)")
+
+
+def _pull(options: argparse.Namespace) -> int:
+    print(pull(options.name, progress=lambda text: print(text, file=sys.stderr)))
+    return 0
+
+
+def _compile(options: argparse.Namespace) -> int:
+    start = time.perf_counter()
+    artifact = tilec.compile(options.model, options.output, options.target, options.dtype, options.context)
+    manifest = artifact.manifest
+    size = sum(map(len, artifact.files.values()))
+    print(f"{options.output}: {len(manifest.kernels)} kernels for {manifest.target}, {size / 1e3:.0f} kB, "
+          f"{time.perf_counter() - start:.1f} s")
+    return 0
+
+
+def _generate(options: argparse.Namespace) -> int:
+    params = tilec.SamplingParams(
+        max_tokens=options.max_tokens, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p,
+        min_p=options.min_p, seed=options.seed, stop=tuple(options.stop))
+    prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
+    start = time.perf_counter()
+    llm = tilec.LLM(options.model, options.target, options.dtype, options.context, options.threads, options.artifact,
+                    not options.no_cache)
+    ready = time.perf_counter() - start
+    if options.raw or not llm.checkpoint.chat_template:
+        tokens = llm.encode(prompt)
+    else:
+        messages = [{"role": "system", "content": options.system}] if options.system else []
+        tokens = llm.encode_chat([*messages, {"role": "user", "content": prompt}])
+    completion = Completion("")
+    for piece in llm.stream_tokens(tokens, params, completion):
+        if not options.json:
+            print(piece, end="", flush=True)
+    llm.close()
+    if options.json:
+        print(json.dumps(_report(llm, completion, ready)))
+    else:
+        print(f"\n\n{_summary(llm, completion, ready)}")
+    return 0
+
+
+def _report(llm: tilec.LLM, completion: Completion, ready: float) -> dict[str, object]:
+    return {
+        "text": completion.text, "tokens": completion.tokens, "finish": completion.finish,
+        "prompt_tokens": completion.prompt_tokens, "target": llm.target, "dtype": llm.artifact.manifest.model["dtype"],
+        "prefill_seconds": round(completion.prefill_seconds, 4), "decode_seconds": round(completion.decode_seconds, 4),
+        "tokens_per_second": round(completion.tokens_per_second, 2),
+        "compile_seconds": round(llm.compile_seconds, 3), "ready_seconds": round(ready, 3),
+    }
+
+
+def _summary(llm: tilec.LLM, completion: Completion, ready: float) -> str:
+    prefill = completion.prompt_tokens / completion.prefill_seconds if completion.prefill_seconds else 0.0
+    compiling = f"compiled in {llm.compile_seconds:.1f} s" if llm.compile_seconds else "compiled before"
+    return (f"[{completion.prompt_tokens} prompt tokens at {prefill:.0f}/s, {len(completion.tokens)} tokens at "
+            f"{completion.tokens_per_second:.1f} tokens/s on {llm.target}, {compiling}, ready after {ready:.1f} s]")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
