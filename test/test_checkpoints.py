@@ -429,7 +429,7 @@ HOSTILE_GGUF = {
         gguf_bytes(GGUF, [("output_norm.weight", F32, (64,), ROW), ("model.norm.weight", F32, (64,), ROW)]),
         "'model.norm.weight' under two names",
     ),
-    "a long name": (gguf_bytes(GGUF, [], pairs=[pair("a" * 300, 1)]), "claims 300 bytes for metadata key 0; .* most 256"),
+    "a long name": (gguf_bytes(GGUF, [], pairs=[pair("a" * 300, 1)]), "300 bytes for metadata key 0; .* most 256"),
     "a key twice": (
         gguf_bytes(GGUF, [], pairs=[pair("a", 1), pair("a", 2)]), "has the metadata key 'a' twice",
     ),

@@ -10,7 +10,8 @@ import numpy as np
 from tilec.errors import CheckpointError, UnsupportedError, shown
 from tilec.frontend.checkpoints.base import Checkpoint, StoredTensor, fingerprint_of, map_file
 from tilec.frontend.checkpoints.dequantise import convert
-from tilec.frontend.checkpoints.gguf_header import GgufHeader, TensorInfo, read_header
+from tilec.frontend.checkpoints.extents import TensorInfo
+from tilec.frontend.checkpoints.gguf_header import GgufHeader, read_header
 from tilec.frontend.config import ModelConfig
 from tilec.runtime.tokenizer import Tokenizer
 

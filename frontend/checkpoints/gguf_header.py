@@ -7,7 +7,6 @@ described in docs/gguf.md of ggml (versions 2 and 3, little endian).
 
 from __future__ import annotations
 
-import itertools
 import math
 import struct
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from tilec.errors import CheckpointError, UnsupportedError, shown
+from tilec.frontend.checkpoints.extents import MAX_NAME, TensorInfo, check_disjoint
 
 MAGIC = b"GGUF"
 MAX_DIMENSIONS = 4
-MAX_NAME = 256  # bytes of a key or a tensor name; ggml itself has 64
 DEFAULT_ALIGNMENT = 32
 MAX_ARRAY = 1 << 24  # values of one metadata array: ten times the largest vocabulary
 
@@ -42,17 +41,6 @@ OTHER_TYPES: dict[int, str] = {
 
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _STRING, _ARRAY = 8, 9
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """Where one tensor lies. `shape` is row-major (GGUF stores it reversed), `start` counts from the file's start."""
-
-    name: str
-    type_name: str
-    shape: tuple[int, ...]
-    start: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -215,11 +203,3 @@ class _Parser:
 
     def error(self, what: str) -> CheckpointError:
         return CheckpointError(f"{self.path}: the file {what}")
-
-
-def check_disjoint(path: Path, extents: list[tuple[int, int, str]]) -> None:
-    """(start, end, name) of every tensor of one file: no two may share a byte."""
-    extents = sorted(extents)
-    for (_, end, name), (start, _, following) in itertools.pairwise(extents):
-        if start < end:
-            raise CheckpointError(f"{path}: the file is damaged: tensors {name!r} and {following!r} overlap")

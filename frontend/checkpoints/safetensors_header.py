@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tilec.errors import CheckpointError, UnsupportedError, shown
-from tilec.frontend.checkpoints.gguf_header import MAX_NAME, TensorInfo, check_disjoint
+from tilec.frontend.checkpoints.extents import MAX_NAME, TensorInfo, check_disjoint
 
 MAX_HEADER = 100_000_000  # bytes, as the reference implementation has it
 MAX_DIMENSIONS = 8

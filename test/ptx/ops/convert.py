@@ -13,7 +13,7 @@ from ..faults import Fault, Unsupported
 from ..formats import TYPES, Array, Type, flush, join, narrow, saturate, split
 from ..lanes import Lanes
 from ..memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
-from ..parser import Not, Operand, Pair, Register, Vector
+from ..parser import Operand, Pair, Vector
 
 if TYPE_CHECKING:
     from ..machine import Batch
@@ -209,7 +209,3 @@ def slct(at: Decoder) -> Run:
     choice, kind = at.type(), at.type()
     ftz = at.take("ftz")
     return elementwise(at, lambda a, b, c: np.where((flush(c) if ftz else c) >= 0, a, b), kind, kind, kind, choice)
-
-
-def is_register(operand: Operand) -> bool:
-    return isinstance(operand, Register | Not)

@@ -1,0 +1,133 @@
+"""Copies that land late, and the handshake between kernels. TMA, mbarrier and bulk copies belong beside these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..decode import Decoder, Run, instruction
+from ..faults import Fault, Unsupported
+from ..formats import TYPES, Array
+from ..lanes import Lanes
+from ..spaces import Access
+from .memory import HINTS
+
+if TYPE_CHECKING:
+    from ..machine import Batch
+
+
+@dataclass
+class Copy:
+    """One cp.async of many lanes, arrays with one entry for each; `group` counts each lane's commits before it."""
+
+    lane: Array
+    target: Array
+    source: Array
+    valid: Array
+    nbytes: int
+    group: Array
+
+
+class Copies:
+    """All cp.async still in flight. They read and write only at the wait of the thread that issued them."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.committed = np.zeros(batch.size, np.int64)
+        self.flying: list[Copy] = []
+
+    def land(self, batch: Batch, lanes: Lanes, before: Array) -> None:
+        """Complete what the lanes issued in groups before `before` (one entry for each lane of the batch)."""
+        flying = []
+        for copy in self.flying:
+            done = lanes.mask[copy.lane] & (copy.group < before[copy.lane])
+            if done.any():
+                rows = np.zeros((int(done.sum()), copy.nbytes), np.uint8)
+                for size in np.unique(copy.valid[done]):
+                    some = copy.valid[done] == size
+                    at = batch.globals.origin[copy.lane[done][some]] + copy.source[done][some]
+                    rows[some, :size] = batch.globals.data[at[:, None] + np.arange(size)]
+                batch.shared.land(copy.lane[done], copy.target[done], rows)
+            if not done.all():
+                rest = [part[~done] for part in (copy.lane, copy.target, copy.source, copy.valid)]
+                flying.append(Copy(*rest, copy.nbytes, copy.group[~done]))
+        self.flying = flying
+
+
+@instruction("cp.async")
+def cp_async(at: Decoder) -> Run:
+    at.need("ca", "cg")
+    at.need("shared", "shared::cta"), at.need("global")
+    while at.take(*HINTS):
+        pass
+    count = at.expect(3, 4)
+    target, source, nbytes = at.address(0), at.address(1), at.constant(2)
+    valid = at.reader(3, TYPES["u32"]) if count == 4 else None
+    if nbytes not in (4, 8, 16):
+        raise Unsupported(f"a copy of {nbytes} bytes")
+    at.program.touches("shared", nbytes)
+    at.program.touches("global", nbytes)
+
+    def run(batch: Batch, lanes: Lanes) -> None:
+        copies, how = batch.state(Copies), Access(nbytes)
+        to, origin = target(batch, lanes), source(batch, lanes)
+        sizes = np.broadcast_to(valid(batch, lanes) if valid else np.uint32(nbytes), (batch.size,))
+        if (beyond := (sizes > nbytes) & lanes.mask).any():
+            raise Fault(f"cp.async of {nbytes} bytes from more than that", int(beyond.argmax()))
+        size = sizes[lanes.index].astype(np.int64)
+        if (reading := size > 0).any():
+            some = batch.only(lanes, reading)
+            where = batch.globals.locate(some, origin[reading], nbytes)
+            batch.globals.reading(some, origin[reading], where, how)
+        batch.shared.take_off(lanes, to, how)
+        copies.flying.append(Copy(lanes.numbers, to, origin, size, nbytes, copies.committed[lanes.index].copy()))
+
+    return run
+
+
+@instruction("cp.async.commit_group")
+def commit(at: Decoder) -> Run:
+    at.expect(0)
+
+    def run(batch: Batch, lanes: Lanes) -> None:
+        batch.state(Copies).committed[lanes.index] += 1
+
+    return run
+
+
+@instruction("cp.async.wait_group")
+def wait(at: Decoder) -> Run:
+    pending = at.constant(at.expect(1) - 1)
+
+    def run(batch: Batch, lanes: Lanes) -> None:
+        copies = batch.state(Copies)
+        copies.land(batch, lanes, copies.committed - pending)
+
+    return run
+
+
+@instruction("cp.async.wait_all")
+def wait_all(at: Decoder) -> Run:
+    at.expect(0)
+
+    def run(batch: Batch, lanes: Lanes) -> None:
+        copies = batch.state(Copies)
+        copies.committed[lanes.index] += 1
+        copies.land(batch, lanes, copies.committed)
+
+    return run
+
+
+@instruction("griddepcontrol")
+def dependency(at: Decoder) -> Run:
+    action = at.need("wait", "launch_dependents")
+    at.expect(0)
+
+    def run(batch: Batch, lanes: Lanes) -> None:
+        if action == "wait":
+            batch.globals.waited[lanes.index] = True
+        else:
+            batch.launch.launched_dependents = True
+
+    return run
