@@ -9,7 +9,7 @@ and are no longer visible: only instruction selection is left.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, ClassVar
 
 from mlir import ir
 
@@ -42,20 +42,34 @@ class BlockId(Kernel.Operation, name="block_id", traits=[Pure]):
     result: Result[ir.IndexType]
 
 
+GLOBAL, SHARED = 1, 3  # address spaces
+
+
+def _check_memory(what: str, buffer: ir.Value, space: int) -> None:
+    kind = ir.MemRefType(buffer.type)
+    if kind.rank != 1 or not isinstance(kind.memory_space, ir.IntegerAttr) or kind.memory_space.value != space:
+        raise VerifyError(f"{what} must be one-dimensional in address space {space}, but is {kind}")
+
+
 class Shared(Kernel.Operation, name="shared", traits=[Pure]):
     """Shared memory of the block, uninitialised. Ops with the same `symbol` name the same memory."""
 
     symbol: Attr[str]
     result: Result[ir.MemRefType]
 
+    def verify(self) -> None:
+        _check_memory("result", self.result, SHARED)
+
 
 class _Access(Kernel.Operation):
+    SPACE: ClassVar[int] = GLOBAL
+
     def _check_access(self, buffer: ir.Value, value: ir.Value) -> None:
+        _check_memory("buffer", buffer, self.SPACE)
         kind = value.type
         element = kind.element_type if isinstance(kind, ir.VectorType) else kind
-        buffer_type = ir.MemRefType(buffer.type)
-        if buffer_type.rank != 1 or buffer_type.element_type != element:
-            raise VerifyError(f"buffer must be one-dimensional with elements {element}, but is {buffer_type}")
+        if ir.MemRefType(buffer.type).element_type != element:
+            raise VerifyError(f"buffer must have elements {element}, but is {buffer.type}")
 
 
 class LoadGlobal(_Access, name="load_global"):
@@ -84,6 +98,7 @@ class StoreGlobal(_Access, name="store_global"):
 class LoadShared(_Access, name="load_shared"):
     """Reads shared memory."""
 
+    SPACE = SHARED
     buffer: Operand[ir.MemRefType]
     offset: Operand[ir.IndexType]
     result: Result[Any]
@@ -95,6 +110,7 @@ class LoadShared(_Access, name="load_shared"):
 class StoreShared(_Access, name="store_shared"):
     """Writes shared memory."""
 
+    SPACE = SHARED
     value: Operand[Any]
     buffer: Operand[ir.MemRefType]
     offset: Operand[ir.IndexType]

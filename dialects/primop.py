@@ -28,11 +28,12 @@ Tensor = ir.RankedTensorType
 
 FLOATS = ("f32", "f16", "bf16")
 INTEGERS = ("i64", "i32", "i1")
-# Elementwise upstream ops that `custom` may name: the escape hatch for what the primitives do not say.
-CUSTOM_KINDS = (
-    "arith.select", "arith.minimumf", "arith.divf", "arith.divsi", "math.tanh", "math.erf", "math.floor", "math.ceil",
-    "math.round", "math.absf",
-)
+# Elementwise upstream ops that `custom` may name, with their numbers of operands: the escape hatch for what the
+# primitives do not say.
+CUSTOM_KINDS = {
+    "arith.select": 3, "arith.minimumf": 2, "arith.divf": 2, "arith.divsi": 2, "math.tanh": 1, "math.erf": 1,
+    "math.floor": 1, "math.ceil": 1, "math.round": 1, "math.absf": 1,
+}
 
 
 class InputKind(enum.Enum):
@@ -65,6 +66,16 @@ def space_of(op: ir.OpView) -> tuple[Linear, ...]:
     return map_results(op.space)
 
 
+def _check_shape(result: ir.Value, extents: Sequence[Linear]) -> None:
+    shape, dynamic = ir.RankedTensorType(result.type).shape, ir.ShapedType.get_dynamic_size()
+    if len(shape) != len(extents):
+        raise VerifyError(f"result must have rank {len(extents)}, but has {len(shape)}")
+    for d, (size, extent) in enumerate(zip(shape, extents, strict=True)):
+        if size != (extent.constant if extent.is_constant else dynamic):
+            needed = extent if extent.is_constant else f"dynamic, because its extent is {extent}"
+            raise VerifyError(f"result dimension {d} must be {needed}, but is {'dynamic' if size == dynamic else size}")
+
+
 class _View(Primop.Operation):
     """What all computing ops share: a space, one view per operand, optional bounds."""
 
@@ -73,7 +84,9 @@ class _View(Primop.Operation):
     bounds: Attr[list[ir.AffineMap]] = None
 
     def _check_views(self, operands: Sequence[ir.Value], extra_dims: Sequence[int] = ()) -> None:
-        rank = len(self.space.results)
+        rank, symbols = len(self.space.results), self.space.n_symbols
+        if self.space.n_dims:
+            raise VerifyError(f"space must take symbols only, but takes {self.space.n_dims} dimensions")
         if len(self.maps) != len(operands):
             raise VerifyError(f"needs one map per operand, {len(operands)}, but got {len(self.maps)}")
         for i, (operand, view) in enumerate(zip(operands, self.maps, strict=True)):
@@ -84,22 +97,28 @@ class _View(Primop.Operation):
             if len(view.results) != operand_rank:
                 raise VerifyError(f"map {i} must give {operand_rank} indices (the rank of its operand), "
                                   f"but gives {len(view.results)}")
-        if self.bounds is not None and len(self.bounds) != len(operands):
+            if view.n_symbols != symbols:
+                raise VerifyError(f"map {i} must take {symbols} symbols (as space does), but takes {view.n_symbols}")
+        if self.bounds is None:
+            return
+        if len(self.bounds) != len(operands):
             raise VerifyError(f"needs one bounds map per operand, {len(operands)}, but got {len(self.bounds)}")
+        for i, bound in enumerate(self.bounds):
+            if (bound.n_dims, bound.n_symbols) != (rank, symbols):
+                raise VerifyError(f"bounds map {i} must take {rank} dimensions and {symbols} symbols, "
+                                  f"but takes {bound.n_dims} and {bound.n_symbols}")
 
     def _check_result(self, dims: Sequence[int]) -> None:
-        shape = ir.RankedTensorType(self.result.type).shape
-        extents = [space_of(self)[d] for d in dims]
-        if len(shape) != len(extents):
-            raise VerifyError(f"result must have rank {len(extents)}, but has {len(shape)}")
-        for d, (size, extent) in enumerate(zip(shape, extents, strict=True)):
-            expected = extent.constant if extent.is_constant else ir.ShapedType.get_dynamic_size()
-            if size != expected:
-                raise VerifyError(f"result dimension {d} must be {extent}, but is {size}")
+        _check_shape(self.result, [space_of(self)[d] for d in dims])
 
     def _check_element(self, value: ir.Value, allowed: Sequence[str], what: str) -> None:
         if str(element_type(value)) not in allowed:
             raise VerifyError(f"{what} must be one of {', '.join(allowed)}, but is {element_type(value)}")
+
+    def _check_same_element(self, operand: ir.Value) -> None:
+        if element_type(self.result) != element_type(operand):
+            raise VerifyError(f"result must keep the element type {element_type(operand)}, "
+                              f"but is {element_type(self.result)}")
 
 
 class Input(Primop.Operation, name="input"):
@@ -114,6 +133,10 @@ class Input(Primop.Operation, name="input"):
     shape: Attr[ir.AffineMap]
     pack: Attr[ir.AffineMap] = None
     result: Result[Tensor]
+
+    def verify(self) -> None:
+        if self.pack is None:
+            _check_shape(self.result, map_results(self.shape))
 
 
 class Output(Primop.Operation, name="output"):
@@ -133,6 +156,9 @@ class Constant(Primop.Operation, name="constant", traits=[Pure]):
     def verify(self) -> None:
         if ir.RankedTensorType(self.result.type).rank != 0:
             raise VerifyError("result must have rank 0: broadcast it through the view that reads it")
+        element = element_type(self.result)
+        if getattr(self.value, "type", None) != element:
+            raise VerifyError(f"value must be a number of the result's element type {element}, but is {self.value}")
 
 
 class Iota(Primop.Operation, name="iota", traits=[Pure]):
@@ -144,6 +170,7 @@ class Iota(Primop.Operation, name="iota", traits=[Pure]):
     def verify(self) -> None:
         if len(self.space.results) != 1:
             raise VerifyError(f"space must have one extent, but has {len(self.space.results)}")
+        _check_shape(self.result, space_of(self))
 
 
 class _Unary(_View):
@@ -156,9 +183,7 @@ class _Unary(_View):
         self._check_result(range(len(self.space.results)))
         if self.FLOAT_ONLY:
             self._check_element(self.operand, FLOATS, "operand")
-            if element_type(self.result) != element_type(self.operand):
-                raise VerifyError(f"result must keep the element type {element_type(self.operand)}, "
-                                  f"but is {element_type(self.result)}")
+            self._check_same_element(self.operand)
 
 
 class Cast(_Unary, name="cast", traits=[Pure]):
@@ -270,6 +295,7 @@ class Softmax(_View, name="softmax", traits=[Pure]):
         self._check_views([self.operand])
         self._check_result(range(len(self.space.results)))
         self._check_element(self.operand, FLOATS, "operand")
+        self._check_same_element(self.operand)
         if not 0 <= self.dim < len(self.space.results):
             raise VerifyError(f"dim must be below {len(self.space.results)}, but is {self.dim}")
 
@@ -289,6 +315,7 @@ class Gather(_View, name="gather", traits=[Pure]):
         self._check_views([self.data, self.index], (1, 0))
         self._check_result(range(len(self.space.results)))
         self._check_element(self.index, ("i64", "i32"), "index")
+        self._check_same_element(self.data)
 
 
 class Scatter(_View, name="scatter", traits=[Pure]):
@@ -327,5 +354,8 @@ class Custom(_View, name="custom", traits=[Pure]):
     def verify(self) -> None:
         if self.kind not in CUSTOM_KINDS:
             raise VerifyError(f"kind must be one of {', '.join(CUSTOM_KINDS)}, but is {self.kind}")
-        self._check_views(list(self.operation.operands))
+        operands = list(self.operation.operands)
+        if len(operands) != CUSTOM_KINDS[self.kind]:
+            raise VerifyError(f"{self.kind} needs {CUSTOM_KINDS[self.kind]} operands, but got {len(operands)}")
+        self._check_views(operands)
         self._check_result(range(len(self.space.results)))

@@ -64,7 +64,15 @@ class _Access(Tile.Operation):
         if element != tile_element:
             raise VerifyError(f"tile must have the buffer's element type {element}, but has {tile_element}")
         if self.mask is not None and (self.mask.n_dims, self.mask.n_symbols) != (rank, self.map.n_symbols):
-            raise VerifyError("mask must take the same dimensions and symbols as map")
+            raise VerifyError(f"mask must take {rank} dimensions and {self.map.n_symbols} symbols, "
+                              f"but takes {self.mask.n_dims} and {self.mask.n_symbols}")
+
+    def _check_index(self, vector: ir.Value) -> None:
+        shape, index = ir.VectorType(vector.type).shape, ir.VectorType(self.index.type)
+        if index.rank != len(shape) or any(i not in (1, n) for i, n in zip(index.shape, shape, strict=True)):
+            raise VerifyError(f"index must have the tile's shape {list(shape)} or 1 along an axis, but has {list(index.shape)}")
+        if not isinstance(index.element_type, ir.IntegerType):
+            raise VerifyError(f"index must hold integers, but is {index}")
 
 
 class Load(_Access, name="load"):
@@ -89,6 +97,7 @@ class Gather(_Access, name="gather"):
 
     def verify(self) -> None:
         self._check_access(self.source, self.result, 1)
+        self._check_index(self.result)
 
 
 class Store(_Access, name="store"):
@@ -116,6 +125,7 @@ class Scatter(_Access, name="scatter"):
 
     def verify(self) -> None:
         self._check_access(self.dest, self.value, 1)
+        self._check_index(self.value)
 
 
 class IndexTile(Tile.Operation, name="index", traits=[Pure]):
@@ -128,6 +138,11 @@ class IndexTile(Tile.Operation, name="index", traits=[Pure]):
     def verify(self) -> None:
         if len(self.map.results) != 1:
             raise VerifyError(f"map must give one index, but gives {len(self.map.results)}")
+        rank = ir.VectorType(self.result.type).rank
+        if self.map.n_dims != rank:
+            raise VerifyError(f"map must take {rank} dimensions (the rank of the tile), but takes {self.map.n_dims}")
+        if len(self.origin) != rank + self.map.n_symbols:
+            raise VerifyError(f"needs {rank} tile origins and {self.map.n_symbols} symbols, but got {len(self.origin)}")
 
 
 class Reduce(Tile.Operation, name="reduce", traits=[Pure]):
@@ -139,10 +154,12 @@ class Reduce(Tile.Operation, name="reduce", traits=[Pure]):
     result: Result[Vector]
 
     def verify(self) -> None:
-        shape = list(ir.VectorType(self.value.type).shape)
-        expected = [1 if i in list(self.axes) else size for i, size in enumerate(shape)]
-        if list(ir.VectorType(self.result.type).shape) != expected:
-            raise VerifyError(f"result must have shape {expected}, but has {list(ir.VectorType(self.result.type).shape)}")
+        value, axes = ir.VectorType(self.value.type), list(self.axes)
+        if not axes or sorted(set(axes)) != axes or axes[-1] >= value.rank or axes[0] < 0:
+            raise VerifyError(f"axes must be a non-empty ascending list below {value.rank}, but is {axes}")
+        expected = ir.VectorType.get([1 if i in axes else size for i, size in enumerate(value.shape)], value.element_type)
+        if self.result.type != expected:
+            raise VerifyError(f"result must be {expected}, but is {self.result.type}")
 
 
 class Dot(Tile.Operation, name="dot", traits=[Pure]):
@@ -158,6 +175,8 @@ class Dot(Tile.Operation, name="dot", traits=[Pure]):
 
     def verify(self) -> None:
         lhs, rhs, acc = (list(ir.VectorType(v.type).shape) for v in (self.lhs, self.rhs, self.acc))
+        if not len(lhs) == len(rhs) == len(acc):
+            raise VerifyError(f"lhs, rhs and acc must have one rank, but have {len(lhs)}, {len(rhs)} and {len(acc)}")
         for axis, (a, b, c) in enumerate(zip(lhs, rhs, acc, strict=True)):
             if a != b and 1 not in (a, b):
                 raise VerifyError(f"axis {axis}: lhs and rhs must agree or be 1, but are {a} and {b}")

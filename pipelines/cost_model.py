@@ -177,7 +177,7 @@ class _CpuPlan(_Plan):
         together = len([r for r in s.stages[0] if r.contraction])
         if rows:
             self.set(rows[-1], 8 if together == 1 else 4)
-        panels = self._fit(n, 2)
+        panels = self._fit(n, 2 if rows else 1)
         self.set(n, panels, vector=self.lanes)
         self.set(k, 1, vector=pair)
         # One row has few accumulators: independent copies over k keep several products in flight.
