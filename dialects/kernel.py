@@ -137,5 +137,7 @@ class WarpReduce(Kernel.Operation, name="warp_reduce", traits=[Pure]):
     def verify(self) -> None:
         if any(bit not in (1, 2, 4, 8, 16) for bit in self.lanes):
             raise VerifyError(f"lanes must be powers of two below 32, but are {list(self.lanes)}")
-        if self.value.type != self.result.type or isinstance(self.value.type, ir.VectorType):
-            raise VerifyError(f"value must be a scalar of the result's type, but is {self.value.type}")
+        if isinstance(self.value.type, ir.VectorType):
+            raise VerifyError(f"value must be a scalar, but is {self.value.type}")
+        if self.value.type != self.result.type:
+            raise VerifyError(f"result must have the type of value, {self.value.type}, but has {self.result.type}")

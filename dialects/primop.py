@@ -92,7 +92,8 @@ class _View(Primop.Operation):
         for i, (operand, view) in enumerate(zip(operands, self.maps, strict=True)):
             wanted = rank + (extra_dims[i] if extra_dims else 0)
             if view.n_dims != wanted:
-                raise VerifyError(f"map {i} must take {wanted} dimensions (the rank of space), but takes {view.n_dims}")
+                what = "the rank of space" if wanted == rank else "the rank of space and one for the index"
+                raise VerifyError(f"map {i} must take {wanted} dimensions ({what}), but takes {view.n_dims}")
             operand_rank = ir.RankedTensorType(operand.type).rank
             if len(view.results) != operand_rank:
                 raise VerifyError(f"map {i} must give {operand_rank} indices (the rank of its operand), "

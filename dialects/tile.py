@@ -57,7 +57,8 @@ class _Access(Tile.Operation):
             raise VerifyError(f"map must give {buffer_type.rank} indices (the rank of the buffer), "
                               f"but gives {len(self.map.results)}")
         if self.map.n_dims != rank + extra:
-            raise VerifyError(f"map must take {rank + extra} dimensions (the rank of the tile), but takes {self.map.n_dims}")
+            what = "the rank of the tile and one for the index" if extra else "the rank of the tile"
+            raise VerifyError(f"map must take {rank + extra} dimensions ({what}), but takes {self.map.n_dims}")
         if len(self.origin) != rank + self.map.n_symbols:
             raise VerifyError(f"needs {rank} tile origins and {self.map.n_symbols} symbols, but got {len(self.origin)}")
         element, tile_element = buffer_type.element_type, ir.VectorType(vector.type).element_type
@@ -76,9 +77,8 @@ class _Access(Tile.Operation):
 
 
 class Load(_Access, name="load"):
-    """A tile of `source`. Masked-off elements read as `pad` (zero if absent). `pure` marks memory nobody writes."""
+    """A tile of `source`. Masked-off elements read as zero."""
 
-    pad: Attr[float] = None
     source: Operand[ir.MemRefType]
     result: Result[Vector]
     origin: Sequence[Operand[ir.IndexType]] = ()
@@ -183,4 +183,4 @@ class Dot(Tile.Operation, name="dot", traits=[Pure]):
             if c not in (1, max(a, b)):
                 raise VerifyError(f"axis {axis}: acc must be 1 or {max(a, b)}, but is {c}")
         if self.result.type != self.acc.type:
-            raise VerifyError("result must have the type of acc")
+            raise VerifyError(f"result must have the type of acc, {self.acc.type}, but has {self.result.type}")

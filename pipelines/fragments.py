@@ -15,6 +15,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from mlir import ir
@@ -315,17 +316,11 @@ class FragmentLowering(ABC):
 
     # Memory -------------------------------------------------------------------------------------------------------
 
-    def _here(self, op: ir.OpView, layout: Layout) -> Callable[[Coordinates, Coordinates], dict[Atom, Linear]]:
-        """For a register coordinate and a position in its box: every axis as origin + constant, ready to substitute."""
-        def place(at: Coordinates, inside: Coordinates) -> dict[Atom, Linear]:
-            replaced: dict[Atom, Linear] = {}
-            for i, axis in enumerate(self.schedule.axes):
-                held = layout.registers[i] > 1 or layout.box[i] > 1
-                step = at[i] * axis.threads * axis.vector + inside[i] if held else 0
-                alone = axis.threads == 1 and axis.extent == linear(axis.tile)  # one tile: its origin is 0
-                replaced[Dim(i)] = linear(step) if alone else dim(i) + step
-            return replaced
-        return place
+    def _elements(self, expr: Linear, layout: Layout, at: Coordinates) -> list[Linear]:
+        """An index expression at every element of a fragment, in terms of the thread's first element along every axis."""
+        alone = tuple(a.threads == 1 and a.extent == linear(a.tile) for a in self.schedule.axes)  # their origin is 0
+        base = tuple(i * axis.threads * axis.vector for i, axis in zip(at, self.schedule.axes, strict=True))
+        return [shifted(expr, tuple(b + i for b, i in zip(base, inside, strict=True)), alone) for inside in layout.inside()]
 
     def _origin(self, op: ir.OpView, shape: Sequence[int]) -> tuple[list[ir.Value], list[ir.Value]]:
         """The first element of this thread along every axis, and the symbols, as values."""
@@ -371,9 +366,8 @@ class FragmentLowering(ABC):
             return None, None
         uniform: ir.Value | None = None
         varying: ir.Value | None = None
-        place = self._here(op, layout)
         for condition in map_results(op.mask):
-            elements = [substitute(condition, place(at, inside)) for inside in layout.inside()]
+            elements = self._elements(condition, layout, at)
             if all(e.is_constant and e.constant >= 0 for e in elements):
                 continue
             if all(e == elements[0] for e in elements):
@@ -408,8 +402,7 @@ class FragmentLowering(ABC):
         shape = op.result.type.shape
         layout, expr = self.layout(shape), map_results(op.map)[0]
         origins, symbols = self._origin(op, shape)
-        place = self._here(op, layout)
-        values = {at: self._vector_of([substitute(expr, place(at, i)) for i in layout.inside()], origins, symbols)
+        values = {at: self._vector_of(self._elements(expr, layout, at), origins, symbols)
                   for at in layout.coordinates()}
         return Fragments(layout, op.result.type.element_type, values)
 
@@ -420,9 +413,8 @@ class FragmentLowering(ABC):
         sizes = list(ir.MemRefType(buffer.type).shape)
         offset = offset_of(map_results(op.map), sizes)
         origins, symbols = self._origin(op, shape)
-        place = self._here(op, layout)
         for at in layout.coordinates():
-            elements = [substitute(offset, place(at, inside)) for inside in layout.inside()]
+            elements = self._elements(offset, layout, at)
             yield (at, elements, origins, symbols, *self._condition(op, at, layout, origins, symbols))
 
     def _rows(self, op: ir.OpView, at: Coordinates) -> ir.Value:
@@ -573,6 +565,23 @@ class FragmentLowering(ABC):
         if str(element) in primop.FLOATS:
             return ir.Operation.create("math.fma", results=[c.type], operands=[a, b, c]).results[0]
         return arith.addi(arith.muli(a, b), c)
+
+
+@lru_cache(maxsize=1 << 16)
+def shifted(expr: Linear, steps: tuple[int, ...], alone: tuple[bool, ...]) -> Linear:
+    """`expr` with `steps[i]` added to dimension i, whose own value is 0 where `alone[i]`."""
+    if not expr.nonlinear_atoms():
+        terms, constant = [], expr.constant
+        for atom, c in expr.terms:
+            if isinstance(atom, Dim) and atom.position < len(steps):
+                constant += c * steps[atom.position]
+                if alone[atom.position]:
+                    continue
+            terms.append((atom, c))
+        return Linear(constant, tuple(terms))
+    replaced: dict[Atom, Linear] = {
+        Dim(i): linear(step) if only else dim(i) + step for i, (step, only) in enumerate(zip(steps, alone, strict=True))}
+    return substitute(expr, replaced)
 
 
 class _Scope:

@@ -41,6 +41,8 @@ def tile_pipeline(target: str) -> tuple[Entry, ...]:
         *PRIMOP,
         PackWeights(target),  # after fusion, which decides who reads a weight; before views become loads
         PrimopToTile(target),
+        Cse(),  # constants and loads that several operands share
+        Dce(),
     )
 
 

@@ -300,8 +300,7 @@ class _Emitter:
             wanted = [self.tiles[a] if Dim(a) in self._point_atoms() else n for a, n in enumerate(shape)]
             value = self._broadcast(value, wanted)
             index = s.point[:len(extents_of(s.root.result))]
-            tile.Store(map=self._map(index), mask=self._mask(self.guards), value=value, dest=self.buffers[s.root.result],
-                       origin=self._operands())
+            tile.Store(value=value, dest=self.buffers[s.root.result], **self._place(index, self.guards))
 
     def _point_atoms(self) -> set[Atom]:
         return set().union(*(e.atoms() for e in self.structure.point), set())
@@ -311,8 +310,8 @@ class _Emitter:
         value, index = self._operand(op, 2, point), self._operand(op, 1, point)
         full = self._shape({a for a in range(self.rank) if Dim(a) in self._point_atoms()})
         where = operand_index(op, 0, (*point, dim(self.rank)), self.ranges)
-        tile.Scatter(map=self._map(where, 1), extent=op.extent, mask=self._mask(self.guards),
-                     value=self._broadcast(value, full), index=index, dest=self.buffers[op.dest], origin=self._operands())
+        tile.Scatter(extent=op.extent, value=self._broadcast(value, full), index=index, dest=self.buffers[op.dest],
+                     **self._place(where, self.guards, 1))
 
     # Evaluating expressions ---------------------------------------------------------------------------------------
 
@@ -338,8 +337,8 @@ class _Emitter:
         axes = self._axes_of(index)
         shape = self._shape(axes)
         relevant = tuple(g for g in self.guards if self._axes_of((g,)) <= axes)
-        return tile.Load(map=self._map(index), mask=self._mask(relevant), source=self.buffers[value],
-                         result=ir.VectorType.get(shape, primop.element_type(value)), origin=self._operands()).result
+        return tile.Load(source=self.buffers[value], result=ir.VectorType.get(shape, primop.element_type(value)),
+                         **self._place(index, relevant)).result
 
     def _compute(self, op: ir.OpView, point: Index) -> ir.Value:
         with op.operation.location:
@@ -366,9 +365,9 @@ class _Emitter:
         where = operand_index(op, 0, (*point, dim(self.rank)), self.ranges)
         axes = self._axes_of(where) | {a for a, n in enumerate(rows.type.shape) if n > 1}
         relevant = tuple(g for g in self.guards if self._axes_of((g,)) <= axes)
-        return tile.Gather(map=self._map(where, 1), mask=self._mask(relevant), source=self.buffers[op.data], index=rows,
+        return tile.Gather(source=self.buffers[op.data], index=rows,
                            result=ir.VectorType.get(self._shape(axes), primop.element_type(op.data)),
-                           origin=self._operands()).result
+                           **self._place(where, relevant, 1)).result
 
     # Tiles --------------------------------------------------------------------------------------------------------
 
@@ -422,16 +421,17 @@ class _Emitter:
     def _index_tile(self, expr: Linear) -> ir.Value:
         shape = self._shape(self._axes_of((expr,)))
         kind = ir.VectorType.get(shape, ir.Type.parse(INDEX_DTYPE))
-        return tile.IndexTile(map=self._map((expr,)), result=kind, origin=self._operands()).result
+        return tile.IndexTile(result=kind, **self._place((expr,))).result
 
-    def _map(self, index: Sequence[Linear], extra: int = 0) -> ir.AffineMap:
-        return make_map(self.rank + extra, len(self.symbols), index)
-
-    def _mask(self, guards: Sequence[Linear]) -> ir.AffineMap | None:
-        return self._map(guards) if guards else None
-
-    def _operands(self) -> list[ir.Value]:
-        return [*self.origin, *self.symbol_values]
+    def _place(self, index: Sequence[Linear], guards: Sequence[Linear] = (), extra: int = 0) -> dict[str, object]:
+        """The map, mask and origin of an access; the symbols are passed only where one of them occurs."""
+        used = any(isinstance(atom, Symbol) for e in (*index, *guards) for atom in e.atoms())
+        symbols = self.symbol_values if used else []
+        place: dict[str, object] = {"map": make_map(self.rank + extra, len(symbols), index),
+                                    "origin": [*self.origin, *symbols]}
+        if guards:
+            place["mask"] = make_map(self.rank, len(symbols), guards)
+        return place
 
     def _aligned(self, *values: ir.Value) -> tuple[ir.Value, ...]:
         shape = [max(sizes) for sizes in zip(*(v.type.shape for v in values), strict=True)]

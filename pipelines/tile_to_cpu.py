@@ -8,13 +8,14 @@ not depend on who runs it, so results do not depend on the number of threads.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith, func, llvm, scf, vector
+from mlir.dialects import affine, arith, func, llvm, scf, vector
 
 from tilec.dialects import primop, tile
-from tilec.dialects.index_expr import Linear
+from tilec.dialects.index_expr import Linear, make_map
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.fragments import Fragments, FragmentLowering
 from tilec.pipelines.passes import Pass, PassFailure
@@ -104,10 +105,6 @@ def _entry(entry: ir.OpView, program: str, schedule: Schedule, buffers: int, sym
 
 
 def _emit_extent(expr: Linear, symbols: list[ir.Value]) -> ir.Value:
-    from mlir.dialects import affine
-
-    from tilec.dialects.index_expr import make_map
-
     if expr.is_constant:
         return arith.constant(ir.IndexType.get(), expr.constant)
     return affine.apply(make_map(0, len(symbols), [expr]), symbols)
@@ -200,8 +197,7 @@ class _CpuLowering(FragmentLowering):
         narrow, wide = (lhs, rhs) if lhs.layout.length == 2 else (rhs, lhs)
         values = dict(acc.values)
         registers = tuple(max(a, b) for a, b in zip(lhs.layout.registers, rhs.layout.registers, strict=True))
-        coordinates = (dict.fromkeys(_product(registers)))
-        for at in coordinates:
+        for at in itertools.product(*map(range, registers)):
             def here(t: Fragments, at: tuple[int, ...] = at) -> tuple[int, ...]:
                 return tuple(0 if r == 1 else i for i, r in zip(at, t.layout.registers, strict=True))
             into = here(acc)
@@ -244,12 +240,6 @@ def _masked_load(kind: ir.Type, address: ir.Value, mask: ir.Value, otherwise: ir
     attributes = {"alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), alignment)}
     return ir.Operation.create("llvm.intr.masked.load", results=[kind], operands=[address, mask, otherwise],
                                attributes=attributes).results[0]
-
-
-def _product(registers: tuple[int, ...]) -> list[tuple[int, ...]]:
-    import itertools
-
-    return list(itertools.product(*map(range, registers)))
 
 
 def _element(kind: ir.Type) -> ir.Type:

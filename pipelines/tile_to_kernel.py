@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mlir import ir
-from mlir.dialects import arith, func, gpu, vector
+from mlir.dialects import arith, func, gpu, scf, vector
 
 from tilec.dialects import kernel, primop, tile
 from tilec.dialects.index_expr import Linear, linear, make_map
@@ -199,8 +199,6 @@ class _GpuLowering(FragmentLowering):
         kernel.StoreGlobal(value=value, buffer=buffer, offset=self._at(offset))
 
     def store_masked(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int], mask: ir.Value) -> None:
-        from mlir.dialects import scf
-
         base, index = self._at(offset), ir.IndexType.get()
         for i in range(ir.VectorType(value.type).shape[0]):
             branch = scf.IfOp(vector.extract(mask, [], [i]))

@@ -25,7 +25,7 @@ class Group(Pass):
             renamed: dict[str, str] = {}
             for function in functions(op, marker):
                 name = ir.StringAttr(function.attributes["sym_name"]).value
-                text = re.sub(r"@\w+", "@", function.operation.get_asm(use_local_scope=True), count=1)
+                text = re.sub(r'@([\w.$-]+|"[^"]*")', "@", function.operation.get_asm(use_local_scope=True), count=1)
                 if text in kept:
                     renamed[name] = kept[text]
                     function.operation.erase()

@@ -120,11 +120,7 @@ def erase(ops: Iterable[ir.OpView]) -> None:
 
 def scope_name(location: ir.Location) -> str:
     """The name that the recording scope gave to an op, 'a.b' as 'a_b', or '' where it has none."""
-    text = str(location)
-    if not text.startswith('loc("'):
-        return ""
-    name = text[5:].split('"')[0]
-    return "" if "/" in name or name.endswith(".py") else name.replace(".", "_")
+    return location.name_str.replace(".", "_") if location.is_a_name() else ""
 
 
 def fresh_name(module: ir.OpView | ir.Operation, name: str) -> str:

@@ -28,9 +28,9 @@ class Partition(Pass):
 def _partition(module: ir.OpView, entry: ir.OpView) -> None:
     block = body_of(entry)
     ops = list(block.operations)
-    first = ops[0]
+    first = next(op for op in ops if not isinstance(op, primop.Input))
     for op in ops:
-        if isinstance(op, primop.Input) and op != first:
+        if isinstance(op, primop.Input):
             op.operation.move_before(first.operation)
         elif isinstance(op, primop.Output):
             op.operation.move_before(ops[-1].operation)  # the return

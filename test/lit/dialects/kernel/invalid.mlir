@@ -1,0 +1,76 @@
+// RUN: tilec-opt %s --split-input-file --verify-diagnostics
+
+// The grid has three dimensions.
+func.func @dimension() {
+  // expected-error@+1 {{'"w"' does not satisfy the constraint}}
+  %block = "kernel.block_id"() {dimension = "w"} : () -> index
+  return
+}
+
+// -----
+
+// Whether memory is read only is always said, as a truth value.
+func.func @readonly(%buffer: memref<256xf32, 1>, %i: index) {
+  // expected-error@+1 {{'1 : i64' does not satisfy the constraint}}
+  %value = "kernel.load_global"(%buffer, %i) {readonly = 1 : i64} : (memref<256xf32, 1>, index) -> f32
+  return
+}
+
+// -----
+
+// A barrier takes and gives nothing.
+func.func @barrier() {
+  // expected-error@+1 {{expects exactly 0 results, but got 1}}
+  %token = "kernel.barrier"() : () -> index
+  return
+}
+
+// -----
+
+// Shared memory is a one-dimensional array in its address space.
+func.func @shared() {
+  // expected-error@+1 {{'kernel.shared' op result must be one-dimensional in address space 3, but is memref<256xf32>}}
+  %space = "kernel.shared"() {symbol = "parts"} : () -> memref<256xf32>
+  // expected-error@+1 {{result must be one-dimensional in address space 3, but is memref<16x16xf32, 3>}}
+  %rank = "kernel.shared"() {symbol = "parts"} : () -> memref<16x16xf32, 3>
+  return
+}
+
+// -----
+
+// Global accesses take a one-dimensional buffer in address space 1 whose elements are those of the value.
+func.func @global(%value: vector<4xf32>, %buffer: memref<256xf16, 1>, %matrix: memref<16x16xf32, 1>, %shared: memref<256xf32, 3>, %i: index) {
+  // expected-error@+1 {{'kernel.load_global' op buffer must have elements f32, but is memref<256xf16, 1>}}
+  %element = "kernel.load_global"(%buffer, %i) {readonly = true} : (memref<256xf16, 1>, index) -> vector<4xf32>
+  // expected-error@+1 {{buffer must be one-dimensional in address space 1, but is memref<16x16xf32, 1>}}
+  %rank = "kernel.load_global"(%matrix, %i) {readonly = true} : (memref<16x16xf32, 1>, index) -> vector<4xf32>
+  // expected-error@+1 {{'kernel.store_global' op buffer must be one-dimensional in address space 1, but is memref<256xf32, 3>}}
+  "kernel.store_global"(%value, %shared, %i) : (vector<4xf32>, memref<256xf32, 3>, index) -> ()
+  return
+}
+
+// -----
+
+// Shared accesses take a buffer in address space 3.
+func.func @shared_access(%value: f32, %global: memref<256xf32, 1>, %shared: memref<256xf16, 3>, %i: index) {
+  // expected-error@+1 {{'kernel.load_shared' op buffer must be one-dimensional in address space 3, but is memref<256xf32, 1>}}
+  %space = "kernel.load_shared"(%global, %i) : (memref<256xf32, 1>, index) -> f32
+  // expected-error@+1 {{'kernel.store_shared' op buffer must have elements f32, but is memref<256xf16, 3>}}
+  "kernel.store_shared"(%value, %shared, %i) : (f32, memref<256xf16, 3>, index) -> ()
+  return
+}
+
+// -----
+
+// A warp combines scalars over lanes that differ by single bits.
+func.func @warp_reduce(%value: f32, %vector: vector<4xf32>) {
+  // expected-error@+1 {{'kernel.warp_reduce' op lanes must be powers of two below 32, but are [1, 3]}}
+  %bits = "kernel.warp_reduce"(%value) {kind = "add", lanes = array<i64: 1, 3>} : (f32) -> f32
+  // expected-error@+1 {{lanes must be powers of two below 32, but are [32]}}
+  %far = "kernel.warp_reduce"(%value) {kind = "add", lanes = array<i64: 32>} : (f32) -> f32
+  // expected-error@+1 {{value must be a scalar, but is vector<4xf32>}}
+  %wide = "kernel.warp_reduce"(%vector) {kind = "max", lanes = array<i64: 1>} : (vector<4xf32>) -> vector<4xf32>
+  // expected-error@+1 {{result must have the type of value, f32, but has i32}}
+  %type = "kernel.warp_reduce"(%value) {kind = "max", lanes = array<i64: 1>} : (f32) -> i32
+  return
+}

@@ -1,0 +1,144 @@
+// RUN: tilec-opt %s --split-input-file --verify-diagnostics
+
+// A coordinate is an index.
+func.func @result_type() {
+  // expected-error@+1 {{expected base type 'builtin.index' but got 'builtin.integer'}}
+  %id = "tile.program_id"() {axis = 0 : i64} : () -> i32
+  return
+}
+
+// -----
+
+// Numbers are integers where the op counts.
+func.func @attribute_type() {
+  // expected-error@+1 {{expected base attribute 'builtin.integer' but got 'builtin.float'}}
+  %id = "tile.program_id"() {axis = 0.0 : f32} : () -> index
+  return
+}
+
+// -----
+
+// The dialect has no other operations than its own.
+func.func @unknown_op() {
+  // expected-error@+1 {{unregistered operation 'tile.launch' found in dialect ('tile')}}
+  "tile.launch"() : () -> ()
+  return
+}
+
+// -----
+
+// Origins and symbols are values of one type, index.
+func.func @origin_type(%source: memref<16xf32>, %i: index, %n: i32) {
+  // expected-error@+1 {{expected 'index' but got 'i32'}}
+  %tile = "tile.load"(%source, %i, %n) {map = affine_map<(i)[n] -> (i + n)>} : (memref<16xf32>, index, i32) -> vector<4xf32>
+  return
+}
+
+// -----
+
+// A mask, where there is one, is a map.
+func.func @mask_type(%source: memref<16xf32>, %i: index) {
+  // expected-error@+1 {{'tile.load' op need attribute 'mask' to be AffineMap, but got true}}
+  %tile = "tile.load"(%source, %i) {map = affine_map<(i) -> (i)>, mask = true} : (memref<16xf32>, index) -> vector<4xf32>
+  return
+}
+
+// -----
+
+// A load's map takes the tile's axes and gives the buffer's indices; origins and symbols are as many as it takes.
+func.func @load(%source: memref<64x64xf32>, %i: index) {
+  // expected-error@+1 {{'tile.load' op map must give 2 indices (the rank of the buffer), but gives 1}}
+  %indices = "tile.load"(%source, %i, %i) {map = affine_map<(i, j) -> (i)>} : (memref<64x64xf32>, index, index) -> vector<4x4xf32>
+  // expected-error@+1 {{map must take 2 dimensions (the rank of the tile), but takes 1}}
+  %axes = "tile.load"(%source, %i, %i) {map = affine_map<(i) -> (i, i)>} : (memref<64x64xf32>, index, index) -> vector<4x4xf32>
+  // expected-error@+1 {{needs 2 tile origins and 1 symbols, but got 2}}
+  %origin = "tile.load"(%source, %i, %i) {map = affine_map<(i, j)[n] -> (i, j)>} : (memref<64x64xf32>, index, index) -> vector<4x4xf32>
+  // expected-error@+1 {{tile must have the buffer's element type f32, but has f16}}
+  %element = "tile.load"(%source, %i, %i) {map = affine_map<(i, j) -> (i, j)>} : (memref<64x64xf32>, index, index) -> vector<4x4xf16>
+  // expected-error@+1 {{mask must take 2 dimensions and 0 symbols, but takes 1 and 1}}
+  %mask = "tile.load"(%source, %i, %i) {map = affine_map<(i, j) -> (i, j)>, mask = affine_map<(i)[n] -> (n - i)>} : (memref<64x64xf32>, index, index) -> vector<4x4xf32>
+  return
+}
+
+// -----
+
+// A store follows the rules of a load.
+func.func @store(%tile: vector<4x4xf32>, %dest: memref<64x64xf32>, %i: index) {
+  // expected-error@+1 {{'tile.store' op map must give 2 indices (the rank of the buffer), but gives 1}}
+  "tile.store"(%tile, %dest, %i, %i) {map = affine_map<(i, j) -> (i)>} : (vector<4x4xf32>, memref<64x64xf32>, index, index) -> ()
+  return
+}
+
+// -----
+
+// A gather's map takes the index as well; its index is one integer for each element, or for all along an axis.
+func.func @gather(%source: memref<64x64xf32>, %rows: vector<4x1xi32>, %floats: vector<4x1xf32>, %long: vector<8x1xi32>, %i: index) {
+  // expected-error@+1 {{'tile.gather' op map must take 3 dimensions (the rank of the tile and one for the index), but takes 2}}
+  %axes = "tile.gather"(%source, %rows, %i, %i) {map = affine_map<(i, j) -> (i, j)>} : (memref<64x64xf32>, vector<4x1xi32>, index, index) -> vector<4x4xf32>
+  // expected-error@+1 {{index must have the tile's shape [4, 4] or 1 along an axis, but has [8, 1]}}
+  %shape = "tile.gather"(%source, %long, %i, %i) {map = affine_map<(i, j, row) -> (row, j)>} : (memref<64x64xf32>, vector<8x1xi32>, index, index) -> vector<4x4xf32>
+  // expected-error@+1 {{index must hold integers, but is vector<4x1xf32>}}
+  %element = "tile.gather"(%source, %floats, %i, %i) {map = affine_map<(i, j, row) -> (row, j)>} : (memref<64x64xf32>, vector<4x1xf32>, index, index) -> vector<4x4xf32>
+  return
+}
+
+// -----
+
+// A scatter follows the rules of a gather.
+func.func @scatter(%tile: vector<4x4xf32>, %rows: vector<4x1xi32>, %row: vector<4xi32>, %dest: memref<64x64xf32>, %i: index) {
+  // expected-error@+1 {{'tile.scatter' op map must take 3 dimensions (the rank of the tile and one for the index), but takes 2}}
+  "tile.scatter"(%tile, %rows, %dest, %i, %i) {map = affine_map<(i, j) -> (i, j)>, extent = 64 : i64} : (vector<4x4xf32>, vector<4x1xi32>, memref<64x64xf32>, index, index) -> ()
+  // expected-error@+1 {{'tile.scatter' op index must have the tile's shape [4, 4] or 1 along an axis, but has [4]}}
+  "tile.scatter"(%tile, %row, %dest, %i, %i) {map = affine_map<(i, j, row) -> (row, j)>, extent = 64 : i64} : (vector<4x4xf32>, vector<4xi32>, memref<64x64xf32>, index, index) -> ()
+  return
+}
+
+// -----
+
+// An index tile has one value an element, made of its axes and symbols.
+func.func @index(%i: index) {
+  // expected-error@+1 {{'tile.index' op map must give one index, but gives 2}}
+  %two = "tile.index"(%i) {map = affine_map<(i) -> (i, i)>} : (index) -> vector<4xi32>
+  // expected-error@+1 {{map must take 1 dimensions (the rank of the tile), but takes 2}}
+  %axes = "tile.index"(%i, %i) {map = affine_map<(i, j) -> (i + j)>} : (index, index) -> vector<4xi32>
+  // expected-error@+1 {{needs 1 tile origins and 1 symbols, but got 1}}
+  %origin = "tile.index"(%i) {map = affine_map<(i)[n] -> (n - i)>} : (index) -> vector<4xi32>
+  return
+}
+
+// -----
+
+// A reduction names axes of its tile, each once and in order, and they keep size 1.
+func.func @reduce(%x: vector<4x8xf32>) {
+  // expected-error@+1 {{'tile.reduce' op axes must be a non-empty ascending list below 2, but is [2]}}
+  %outside = "tile.reduce"(%x) {kind = "add", axes = array<i64: 2>} : (vector<4x8xf32>) -> vector<4x8xf32>
+  // expected-error@+1 {{result must be vector<4x1xf32>, but is vector<4xf32>}}
+  %rank = "tile.reduce"(%x) {kind = "add", axes = array<i64: 1>} : (vector<4x8xf32>) -> vector<4xf32>
+  // expected-error@+1 {{result must be vector<1x1xf32>, but is vector<1x1xf16>}}
+  %element = "tile.reduce"(%x) {kind = "max", axes = array<i64: 0, 1>} : (vector<4x8xf32>) -> vector<1x1xf16>
+  return
+}
+
+// -----
+
+// Elements combine in one of the known ways.
+func.func @reduce_kind(%x: vector<4x8xf32>) {
+  // expected-error@+1 {{'"min"' does not satisfy the constraint}}
+  %y = "tile.reduce"(%x) {kind = "min", axes = array<i64: 1>} : (vector<4x8xf32>) -> vector<4x1xf32>
+  return
+}
+
+// -----
+
+// The operands of a dot have one rank; along each axis lhs and rhs agree or one has size 1, and acc is as large or reduced.
+func.func @dot(%lhs: vector<4x1x2xf32>, %rhs: vector<1x8x2xf32>, %flat: vector<8x2xf32>, %acc: vector<4x8x1xf32>, %turned: vector<4x2x1xf32>, %wide: vector<8x8x1xf32>) {
+  // expected-error@+1 {{'tile.dot' op lhs, rhs and acc must have one rank, but have 3, 2 and 3}}
+  %rank = "tile.dot"(%lhs, %flat, %acc) : (vector<4x1x2xf32>, vector<8x2xf32>, vector<4x8x1xf32>) -> vector<4x8x1xf32>
+  // expected-error@+1 {{axis 1: lhs and rhs must agree or be 1, but are 8 and 2}}
+  %sides = "tile.dot"(%acc, %turned, %acc) : (vector<4x8x1xf32>, vector<4x2x1xf32>, vector<4x8x1xf32>) -> vector<4x8x1xf32>
+  // expected-error@+1 {{axis 0: acc must be 1 or 4, but is 8}}
+  %accumulator = "tile.dot"(%lhs, %rhs, %wide) : (vector<4x1x2xf32>, vector<1x8x2xf32>, vector<8x8x1xf32>) -> vector<8x8x1xf32>
+  // expected-error@+1 {{result must have the type of acc, vector<4x8x1xf32>, but has vector<4x8x2xf32>}}
+  %result = "tile.dot"(%lhs, %rhs, %acc) : (vector<4x1x2xf32>, vector<1x8x2xf32>, vector<4x8x1xf32>) -> vector<4x8x2xf32>
+  return
+}

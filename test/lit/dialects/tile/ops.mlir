@@ -1,0 +1,49 @@
+// RUN: tilec-opt %s | tilec-opt | FileCheck %s
+
+// Where a program stands: its coordinate along a grid axis and the values of the module's symbols.
+// CHECK-LABEL: func.func @place
+// CHECK: "tile.program_id"() {axis = 1 : i64} : () -> index
+// CHECK: "tile.symbol"() {symbol = "seq"} : () -> index
+func.func @place() -> (index, index) {
+  %column = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %seq = "tile.symbol"() {symbol = "seq"} : () -> index
+  return %column, %seq : index, index
+}
+
+// Reads and writes name a buffer, the tile's origin, the symbols, and the map from them to the buffer's indices.
+// CHECK-LABEL: func.func @memory
+// CHECK-SAME: %[[SOURCE:.*]]: memref<64x128xf32>, %[[DEST:.*]]: memref<128x64xf32>, %[[I:.*]]: index, %[[J:.*]]: index, %[[N:.*]]: index
+// CHECK: %[[TILE:.*]] = "tile.load"(%[[SOURCE]], %[[I]], %[[J]], %[[N]]) {map = affine_map<(d0, d1)[s0] -> (d0, d1)>} : (memref<64x128xf32>, index, index, index) -> vector<4x32xf32>
+// CHECK: "tile.load"({{.*}}) {{{.*}}mask = affine_map<(d0, d1)[s0] -> (-d0 + s0 - 1)>, pad = -1.000000e+00 : f64}
+// CHECK: "tile.store"(%[[TILE]], %[[DEST]], %[[I]], %[[J]], %[[N]]) {map = affine_map<(d0, d1)[s0] -> (d1, d0)>, mask
+func.func @memory(%source: memref<64x128xf32>, %dest: memref<128x64xf32>, %i: index, %j: index, %n: index) {
+  %tile = "tile.load"(%source, %i, %j, %n) {map = affine_map<(i, j)[n] -> (i, j)>} : (memref<64x128xf32>, index, index, index) -> vector<4x32xf32>
+  %ragged = "tile.load"(%source, %i, %j, %n) {map = affine_map<(i, j)[n] -> (i, j)>, mask = affine_map<(i, j)[n] -> (n - 1 - i)>, pad = -1.0 : f64} : (memref<64x128xf32>, index, index, index) -> vector<4x32xf32>
+  "tile.store"(%tile, %dest, %i, %j, %n) {map = affine_map<(i, j)[n] -> (j, i)>, mask = affine_map<(i, j)[n] -> (n - 1 - i)>} : (vector<4x32xf32>, memref<128x64xf32>, index, index, index) -> ()
+  return
+}
+
+// A computed index is the last dimension of the map.
+// CHECK-LABEL: func.func @indexed
+// CHECK-SAME: %[[TABLE:.*]]: memref<100x32xf32>, %[[ROWS:.*]]: vector<4x1xi32>, %[[I:.*]]: index, %[[J:.*]]: index
+// CHECK: %[[READ:.*]] = "tile.gather"(%[[TABLE]], %[[ROWS]], %[[I]], %[[J]]) {map = affine_map<(d0, d1, d2) -> (d2, d1)>}
+// CHECK: "tile.scatter"(%[[READ]], %[[ROWS]], %[[TABLE]], %[[I]], %[[J]]) {extent = 100 : i64, map = affine_map<(d0, d1, d2) -> (d2, d1)>}
+func.func @indexed(%table: memref<100x32xf32>, %rows: vector<4x1xi32>, %i: index, %j: index) {
+  %read = "tile.gather"(%table, %rows, %i, %j) {map = affine_map<(i, j, row) -> (row, j)>} : (memref<100x32xf32>, vector<4x1xi32>, index, index) -> vector<4x32xf32>
+  "tile.scatter"(%read, %rows, %table, %i, %j) {map = affine_map<(i, j, row) -> (row, j)>, extent = 100 : i64} : (vector<4x32xf32>, vector<4x1xi32>, memref<100x32xf32>, index, index) -> ()
+  return
+}
+
+// Index expressions become numbers, tiles are combined along axes that keep size 1, and products are accumulated.
+// CHECK-LABEL: func.func @compute
+// CHECK: "tile.index"(%{{.*}}, %{{.*}}) {map = affine_map<(d0, d1) -> (d0 - d1)>} : (index, index) -> vector<4x32xi32>
+// CHECK: "tile.reduce"(%{{.*}}) {axes = array<i64: 1>, kind = "add"} : (vector<4x32xf32>) -> vector<4x1xf32>
+// CHECK: "tile.reduce"(%{{.*}}) {axes = array<i64: 0, 1>, kind = "max"} : (vector<4x32xf32>) -> vector<1x1xf32>
+// CHECK: "tile.dot"({{.*}}) : (vector<4x1x2xbf16>, vector<1x32x2xbf16>, vector<4x32x1xf32>) -> vector<4x32x1xf32>
+func.func @compute(%i: index, %j: index, %x: vector<4x32xf32>, %lhs: vector<4x1x2xbf16>, %rhs: vector<1x32x2xbf16>, %acc: vector<4x32x1xf32>) {
+  %distance = "tile.index"(%i, %j) {map = affine_map<(i, j) -> (i - j)>} : (index, index) -> vector<4x32xi32>
+  %rows = "tile.reduce"(%x) {kind = "add", axes = array<i64: 1>} : (vector<4x32xf32>) -> vector<4x1xf32>
+  %all = "tile.reduce"(%x) {kind = "max", axes = array<i64: 0, 1>} : (vector<4x32xf32>) -> vector<1x1xf32>
+  %products = "tile.dot"(%lhs, %rhs, %acc) : (vector<4x1x2xbf16>, vector<1x32x2xbf16>, vector<4x32x1xf32>) -> vector<4x32x1xf32>
+  return
+}
