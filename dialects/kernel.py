@@ -25,6 +25,17 @@ class Dimension(enum.Enum):
     Z = "z"
 
 
+class Cache(enum.Enum):
+    """How a read of global memory treats the caches.
+
+    `stream` is for what no kernel of a run writes and what is read once: it bypasses the first level, is fetched by the
+    second in 256-byte units, and stays where it stands relative to waits and barriers.
+    """
+
+    PLAIN = "plain"
+    STREAM = "stream"
+
+
 class Kernel(Dialect, name="kernel"):
     """Threads, warps, barriers and memory accesses of a GPU."""
 
@@ -73,9 +84,9 @@ class _Access(Kernel.Operation):
 
 
 class LoadGlobal(_Access, name="load_global"):
-    """Reads a scalar, or a vector in one access where its alignment allows. `readonly` memory is not written by the kernel."""
+    """Reads a scalar, or a vector in one access where its alignment allows."""
 
-    readonly: Attr[bool]
+    cache: Attr[Cache]
     buffer: Operand[ir.MemRefType]
     offset: Operand[ir.IndexType]
     result: Result[Any]
@@ -121,6 +132,14 @@ class StoreShared(_Access, name="store_shared"):
 
 class Barrier(Kernel.Operation, name="barrier"):
     """All threads of the block arrive before any leaves; shared memory written before is visible after."""
+
+
+class GridWait(Kernel.Operation, name="grid_wait"):
+    """Returns when the kernels launched before this one have ended and their writes are visible."""
+
+
+class LaunchDependents(Kernel.Operation, name="launch_dependents"):
+    """Lets the next kernel's blocks start as soon as there is room; it must wait before it reads what this one writes."""
 
 
 class WarpReduce(Kernel.Operation, name="warp_reduce", traits=[Pure]):

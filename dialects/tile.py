@@ -163,8 +163,9 @@ class Reduce(Tile.Operation, name="reduce", traits=[Pure]):
 
 
 class Dot(Tile.Operation, name="dot", traits=[Pure]):
-    """`acc + sum(lhs * rhs)` along the axes that acc lacks; lhs and rhs are broadcast against each other.
+    """`acc + sum(lhs * rhs)` along the axes where acc is smaller; lhs and rhs are broadcast against each other.
 
+    Along a summed axis acc has size 1, or one partial sum for each of the schedule's threads, to be combined by `reduce`.
     16-bit operands are multiplied exactly and accumulate in acc's f32. What instruction does it is the target's choice.
     """
 
@@ -180,7 +181,7 @@ class Dot(Tile.Operation, name="dot", traits=[Pure]):
         for axis, (a, b, c) in enumerate(zip(lhs, rhs, acc, strict=True)):
             if a != b and 1 not in (a, b):
                 raise VerifyError(f"axis {axis}: lhs and rhs must agree or be 1, but are {a} and {b}")
-            if c not in (1, max(a, b)):
-                raise VerifyError(f"axis {axis}: acc must be 1 or {max(a, b)}, but is {c}")
+            if max(a, b) % c:
+                raise VerifyError(f"axis {axis}: acc must divide {max(a, b)}, but is {c}")
         if self.result.type != self.acc.type:
             raise VerifyError(f"result must have the type of acc, {self.acc.type}, but has {self.result.type}")

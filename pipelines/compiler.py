@@ -32,7 +32,7 @@ def compile_module(module: ir.Module, target: CpuTarget | GpuTarget, model: dict
             files = {f"kernels{i}.o": code for i, code in enumerate(emit_objects(_kernels(module), target))}
             kernels = {name: Kernel(file="") for e in plan.entries.values() for name, _ in e.launches}
         else:
-            run_pipeline(module, gpu_pipeline(), observer=observer)
+            run_pipeline(module, gpu_pipeline(target), observer=observer)
             lowered = _kernels(module)
             kernels = {f.attributes["sym_name"].value: _kernel(f, list(symbols)) for f in _functions(lowered)}
             files = {f"{name}.ptx": text.encode() for name, text in emit_ptx(lowered, target).items()}
@@ -57,4 +57,4 @@ def _kernel(function: ir.OpView, symbols: list[str]) -> Kernel:
     for dimension in ir.ArrayAttr(function.attributes["kernel.grid"]):
         factors = map_results(ir.AffineMapAttr(dimension).value)
         grid.append(" * ".join(f"({expression(f, symbols)})" for f in factors) or "1")
-    return Kernel(f"{name}.ptx", grid, block)
+    return Kernel(f"{name}.ptx", grid, block, dependent="kernel.dependent" in function.attributes)

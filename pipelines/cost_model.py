@@ -17,6 +17,8 @@ from tilec.pipelines.primop.structure import Access, Reduction, Structure, defin
 from tilec.pipelines.targets import CpuTarget, GpuTarget
 
 GPU_THREADS = 256
+WARP = 32
+LOADS_IN_FLIGHT = 8  # 16-byte loads of one thread and row
 
 
 @dataclass(frozen=True)
@@ -227,18 +229,12 @@ class _GpuPlan(_Plan):
         both = [*left, *right]
         along_k = self.contiguous(both, (k, 2))
         rows, columns = [a for a in roles.left if largest(s, a) > 1], [a for a in roles.right if largest(s, a) > 1]
-        if along_k and (not rows or not columns):
-            # A matrix-vector product: one warp a row, lanes along k.
-            vector = self._vector(k, both)
-            lanes = 32
-            while lanes > 1 and lanes * vector > largest(s, k):
-                lanes //= 2
-            registers = next(r for r in (4, 2, 1) if r == 1 or r * lanes * vector <= largest(s, k))
-            self.set(k, registers, lanes, vector)
-            free = (columns or rows)
-            if free:
-                self.set(free[-1], 1, GPU_THREADS // 2 // lanes)
-            return self.schedule()
+        if not rows or not columns:
+            free = (columns or rows)[-1:]
+            if along_k:
+                return self._matrix_vector(k, free, both)
+            if free and self.contiguous(right if columns else left, (free[0], 2)):
+                return self._vector_matrix(k, free[0], right if columns else left)
         # Outer products: a 16 by 16 block of threads, each with a small square of the result.
         n = columns[-1] if columns else None
         m = rows[-1] if rows else None
@@ -250,6 +246,45 @@ class _GpuPlan(_Plan):
         if n is None and m is None:
             self.set(k, 1, 32, 1)
             return self.schedule()
+        return self.schedule(dot=True)
+
+    def _matrix_vector(self, k: int, free: list[int], operands: Sequence[Access]) -> Schedule:
+        """Rows of a matrix by warps: lanes along k with eight 16-byte loads in flight for each of two rows.
+
+        A long row is shared by several warps of a block, so that no loop separates its loads; a short one by fewer lanes.
+        """
+        s = self.structure
+        vector = self._vector(k, operands)
+        if s.extents[k].is_constant:
+            steps = s.extents[k].constant // vector if s.extents[k].constant % vector == 0 else 0
+            options = [(registers, steps // registers) for registers in range(LOADS_IN_FLIGHT, 0, -1)
+                       if steps and steps % registers == 0]
+            whole = [(r, t) for r, t in options if t % WARP == 0 and t <= GPU_THREADS] or \
+                    [(r, t) for r, t in options if t < WARP and t & (t - 1) == 0]
+        else:
+            whole = []
+        if whole:
+            registers, threads = whole[0] if whole[0][1] >= WARP else whole[-1]
+            self.set(k, registers, threads, vector)
+        else:
+            threads = WARP
+            while threads > 1 and threads * vector > largest(s, k):
+                threads //= 2
+            self.set(k, next(r for r in (4, 2, 1) if r == 1 or r * threads * vector <= largest(s, k)), threads, vector)
+        if free:
+            groups = max(1, GPU_THREADS // threads)
+            together = len([r for r in s.stages[-1] if r.contraction])
+            extent = s.extents[free[0]]
+            two = together == 1 and threads >= WARP and extent.is_constant and extent.constant % (2 * groups) == 0
+            self.set(free[0], 2 if two else 1, groups)
+        return self.schedule(dot=True)
+
+    def _vector_matrix(self, k: int, n: int, matrix: Sequence[Access]) -> Schedule:
+        """One row times a matrix that is contiguous along what is kept: threads along both, partial sums over k."""
+        vector = self._vector(n, matrix)
+        threads = next(t for t in (32, 16, 8, 4, 2, 1) if t == 1 or t * vector <= largest(self.structure, n))
+        self.set(n, 1, threads, vector)
+        self.set(k, 4, GPU_THREADS // threads, 1)
         return self.schedule(dot=True)
 
 

@@ -200,13 +200,14 @@ class FragmentLowering(ABC):
     # Tiles and fragments ------------------------------------------------------------------------------------------
 
     def layout(self, shape: Sequence[int]) -> Layout:
-        """The layout of a tile shape; an axis of size 1 is held by every thread."""
+        """The layout of a tile shape. An axis of size 1 is held by every thread; one of the number of threads, singly."""
         axes = self.schedule.axes
         for axis, size in zip(axes, shape, strict=True):
-            if size not in (1, axis.tile):
+            if size not in (1, axis.tile, axis.threads):
                 raise PassFailure(f"axis {axis.name} has tiles of {axis.tile}, but a tile of size {size} is used")
-        return Layout(tuple(1 if n == 1 else a.registers for a, n in zip(axes, shape, strict=True)),
-                      tuple(1 if n == 1 else a.vector for a, n in zip(axes, shape, strict=True)))
+        whole = [n == a.tile for a, n in zip(axes, shape, strict=True)]
+        return Layout(tuple(a.registers if w else 1 for a, w in zip(axes, whole, strict=True)),
+                      tuple(a.vector if w else 1 for a, w in zip(axes, whole, strict=True)))
 
     @staticmethod
     def fragment_type(layout: Layout, element: ir.Type) -> ir.Type:

@@ -16,8 +16,10 @@ from tilec.dialects.tile import ReduceKind
 from tilec.pipelines.fragments import combiner
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.tile_to_cpu import BYTES
+from tilec.runtime.artifact import ITEM_BYTES
 
+REGISTERS = 65536  # of one multiprocessor
+REGISTERS_PER_THREAD = 128  # that a kernel may use: enough for eight 16-byte loads in flight for each of two rows
 GENERIC = -(1 << 31)  # LLVM's marker for "this index is an operand"
 Rule = Callable[[ir.OpView], ir.Value | None]
 RULES: dict[str, Rule] = {}
@@ -61,7 +63,12 @@ def _convert_function(module: ir.OpView, function: ir.OpView) -> None:
     attributes = lowered.operation.attributes
     attributes["gpu.kernel"] = attributes["nvvm.kernel"] = ir.UnitAttr.get()
     attributes["nvvm.reqntid"] = ir.Attribute.parse(f"array<i32: {block_size}, 1, 1>")
-    attributes["kernel.grid"] = function.attributes["kernel.grid"]
+    for name in ("kernel.grid", "kernel.dependent"):
+        if name in function.attributes:
+            attributes[name] = function.attributes[name]
+    # Without a bound ptxas serialises batched loads to save registers; with it, it uses what a full multiprocessor has.
+    resident = max(1, REGISTERS // (block_size * REGISTERS_PER_THREAD))
+    attributes["nvvm.minctasm"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), resident)
     plain = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get(), "llvm.align": _i64(16)})
     attributes["arg_attrs"] = ir.ArrayAttr.get([plain] * len(roles) + [plain])
     block = lowered.regions[0].blocks.append(*[pointer] * len(source.arguments))
@@ -99,7 +106,7 @@ def _element(kind: ir.Type) -> ir.Type:
 
 
 def _width(kind: ir.Type) -> int:
-    return BYTES[str(_element(kind))] * (kind.shape[0] if isinstance(kind, ir.VectorType) else 1)
+    return ITEM_BYTES[str(_element(kind))] * (kind.shape[0] if isinstance(kind, ir.VectorType) else 1)
 
 
 def _address(pointer: ir.Value, offset: ir.Value, element: ir.Type) -> ir.Value:
@@ -109,7 +116,7 @@ def _address(pointer: ir.Value, offset: ir.Value, element: ir.Type) -> ir.Value:
     return llvm.getelementptr(pointer.type, pointer, [wide], ir.DenseI32ArrayAttr.get([GENERIC]), stored, 0)
 
 
-def _load(op: ir.OpView, invariant: bool) -> ir.Value:
+def _load(op: ir.OpView) -> ir.Value:
     kind = op.results[0].type
     element = _element(kind)
     address = _address(op.buffer, op.offset, element)
@@ -118,7 +125,18 @@ def _load(op: ir.OpView, invariant: bool) -> ir.Value:
         stored = ir.VectorType.get(list(kind.shape), byte) if isinstance(kind, ir.VectorType) else byte
         value = llvm.load(stored, address, alignment=1)
         return arith.cmpi(arith.CmpIPredicate.ne, value, _zero(stored))
-    return llvm.load(kind, address, alignment=_width(kind), invariant=invariant or None)
+    return llvm.load(kind, address, alignment=_width(kind))
+
+
+def _stream(op: ir.OpView) -> ir.Value:
+    """A 16-byte load with cache hints, which only assembly can say; `volatile` keeps it above the wait it was put before."""
+    word, kind = ir.IntegerType.get_signless(32), op.results[0].type
+    address = _address(op.buffer, op.offset, _element(kind))
+    struct = ir.Type.parse("!llvm.struct<(i32, i32, i32, i32)>")
+    loaded = llvm.inline_asm(struct, [address], "ld.global.L1::no_allocate.L2::256B.v4.b32 {$0, $1, $2, $3}, [$4];",
+                             "=r,=r,=r,=r,l,~{memory}", has_side_effects=True, asm_dialect=0)
+    words = [llvm.extractvalue(word, loaded, ir.DenseI64ArrayAttr.get([i])) for i in range(4)]
+    return vector.bitcast(kind, vector.from_elements(ir.VectorType.get([4], word), words))
 
 
 def _store(op: ir.OpView) -> None:
@@ -167,12 +185,13 @@ def _shared(op: ir.OpView) -> ir.Value:
 
 @rule(kernel.LoadGlobal)
 def _load_global(op: ir.OpView) -> ir.Value:
-    return _load(op, op.readonly)
+    is_vector = isinstance(op.result.type, ir.VectorType)
+    return _stream(op) if op.cache is kernel.Cache.STREAM and is_vector and _width(op.result.type) == 16 else _load(op)
 
 
 @rule(kernel.LoadShared)
 def _load_shared(op: ir.OpView) -> ir.Value:
-    return _load(op, False)
+    return _load(op)
 
 
 @rule(kernel.StoreGlobal)
@@ -188,6 +207,16 @@ def _store_shared(op: ir.OpView) -> None:
 @rule(kernel.Barrier)
 def _barrier(op: ir.OpView) -> None:
     nvvm.barrier0()
+
+
+@rule(kernel.GridWait)
+def _grid_wait(op: ir.OpView) -> None:
+    llvm.inline_asm(None, [], "griddepcontrol.wait;", "~{memory}", has_side_effects=True, asm_dialect=0)
+
+
+@rule(kernel.LaunchDependents)
+def _launch_dependents(op: ir.OpView) -> None:
+    llvm.inline_asm(None, [], "griddepcontrol.launch_dependents;", "", has_side_effects=True, asm_dialect=0)
 
 
 @rule(kernel.WarpReduce)

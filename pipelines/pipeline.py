@@ -9,6 +9,7 @@ from __future__ import annotations
 from tilec.pipelines.cpu.expand_math import ExpandMath
 from tilec.pipelines.cse import Cse
 from tilec.pipelines.dce import Dce
+from tilec.pipelines.kernel.dependent_launch import DependentLaunch
 from tilec.pipelines.kernel.libdevice import Libdevice
 from tilec.pipelines.kernel_to_nvvm import KernelToNvvm
 from tilec.pipelines.passes import Entry, Upstream
@@ -19,7 +20,7 @@ from tilec.pipelines.primop.inplace_scatter import InplaceScatter
 from tilec.pipelines.primop.pack_weights import PackWeights
 from tilec.pipelines.primop.partition import Partition
 from tilec.pipelines.primop_to_tile import PrimopToTile
-from tilec.pipelines.targets import CpuTarget
+from tilec.pipelines.targets import CpuTarget, GpuTarget
 from tilec.pipelines.tile_to_cpu import TileToCpu
 from tilec.pipelines.tile_to_kernel import TileToKernel
 
@@ -52,6 +53,7 @@ CPU: tuple[Entry, ...] = (
 
 KERNEL: tuple[Entry, ...] = (
     TileToKernel(),
+    DependentLaunch(),  # when all accesses are known, and before their addresses are lowered and harder to move
 )
 
 NVVM: tuple[Entry, ...] = (
@@ -69,6 +71,7 @@ def cpu_pipeline(target: CpuTarget) -> tuple[Entry, ...]:
     return (*CPU, TileToCpu(target.name))
 
 
-def gpu_pipeline() -> tuple[Entry, ...]:
+def gpu_pipeline(target: GpuTarget) -> tuple[Entry, ...]:
     """From tile functions to NVVM."""
-    return (*KERNEL, *NVVM)
+    kernel = [p for p in KERNEL if target.dependent_launch or not isinstance(p, DependentLaunch)]
+    return (*kernel, *NVVM)

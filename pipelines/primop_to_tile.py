@@ -22,7 +22,7 @@ from tilec.dialects.schedule import Schedule
 from tilec.pipelines.cost_model import choose_schedule
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.fuse import REDUCTIONS
-from tilec.pipelines.primop.outline import extents_of, functions
+from tilec.pipelines.primop.outline import extents_of, functions, kind_of
 from tilec.pipelines.primop.structure import (
     Index, Reduction, Structure, analyse, capacity, defining_op, operand_bound, operand_index,
 )
@@ -95,7 +95,7 @@ class _Emitter:
         function.attributes["tile.kernel"] = ir.UnitAttr.get()
         function.attributes["tile.schedule"] = self.schedule.to_attribute(len(self.symbols))
         written = self.structure.root.dest if in_place else result
-        roles = ["write" if t == written else "read" for t in tensors]
+        roles = ["write" if t == written else "weight" if t != result and kind_of(t) == "weight" else "read" for t in tensors]
         function.attributes["tile.arguments"] = ir.ArrayAttr.get([ir.StringAttr.get(r) for r in roles])
         entry = function.add_entry_block()
         self.buffers = dict(zip(tensors, entry.arguments, strict=True))
@@ -260,8 +260,11 @@ class _Emitter:
         index = operand_index(reduction.op, 0, reduction.point, self.ranges)
         axes = self._axes_below(reduction.op.operand, index) | self._axes_of(operand_bound(reduction.op, 0, reduction.point))
         if reduction.contraction and self.schedule.dot:
-            axes -= set(reduction.axes)
-        elif any(self.tiles[a] > 1 for a in reduction.axes):
+            shape = self._shape(axes - set(reduction.axes))
+            for a in reduction.axes:  # one partial sum for every thread along the axis
+                shape[a] = self.schedule.axes[a].threads
+            return shape
+        if any(self.tiles[a] > 1 for a in reduction.axes):
             axes |= set(reduction.axes)
         return self._shape(axes)
 

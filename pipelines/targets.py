@@ -35,22 +35,24 @@ class CpuTarget:
 
 @dataclass(frozen=True)
 class GpuTarget:
-    """An NVIDIA architecture: chip and PTX version, shared memory per block in bytes, and the block size we prefer."""
+    """An NVIDIA architecture: chip and PTX version, shared memory per block in bytes, its number of
+    multiprocessors, and whether kernels can start before their predecessor ends (programmatic dependent launch)."""
 
     name: str
     ptx: str
     shared_bytes: int
     multiprocessors: int
+    dependent_launch: bool
     kind: str = field(default="gpu", init=False)
 
 
 GPU_TARGETS = {
-    "sm_80": GpuTarget("sm_80", "ptx80", 163 << 10, 108),
-    "sm_86": GpuTarget("sm_86", "ptx80", 99 << 10, 84),
-    "sm_89": GpuTarget("sm_89", "ptx80", 99 << 10, 128),
-    "sm_90a": GpuTarget("sm_90a", "ptx80", 227 << 10, 132),
-    "sm_100a": GpuTarget("sm_100a", "ptx86", 227 << 10, 148),
-    "sm_120a": GpuTarget("sm_120a", "ptx87", 99 << 10, 170),
+    "sm_80": GpuTarget("sm_80", "ptx80", 163 << 10, 108, False),
+    "sm_86": GpuTarget("sm_86", "ptx80", 99 << 10, 84, False),
+    "sm_89": GpuTarget("sm_89", "ptx80", 99 << 10, 128, False),
+    "sm_90a": GpuTarget("sm_90a", "ptx80", 227 << 10, 132, True),
+    "sm_100a": GpuTarget("sm_100a", "ptx86", 227 << 10, 148, True),
+    "sm_120a": GpuTarget("sm_120a", "ptx87", 99 << 10, 170, True),
 }
 
 # x86-64 levels by what they add. Names are LLVM's; AVX512_BF16 is asked for on top of the level.

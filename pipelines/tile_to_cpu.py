@@ -21,8 +21,8 @@ from tilec.pipelines.fragments import Fragments, FragmentLowering
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
 from tilec.pipelines.targets import CpuTarget, find_target
+from tilec.runtime.artifact import ITEM_BYTES
 
-BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i1": 1}
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class _CpuLowering(FragmentLowering):
         if str(element) == "i1":
             stored = llvm.load(_with_element(kind, _stored(element)), address, alignment=1)
             return arith.cmpi(arith.CmpIPredicate.ne, stored, self.constant(0, stored.type))
-        return llvm.load(kind, address, alignment=BYTES[str(element)])
+        return llvm.load(kind, address, alignment=ITEM_BYTES[str(element)])
 
     def load_masked(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, mask: ir.Value,
                     otherwise: ir.Value) -> ir.Value:
@@ -158,17 +158,17 @@ class _CpuLowering(FragmentLowering):
             stored = _with_element(kind, _stored(element))
             value = _masked_load(stored, address, mask, self.constant(0, stored), 1)
             return arith.cmpi(arith.CmpIPredicate.ne, value, self.constant(0, stored))
-        return _masked_load(kind, address, mask, otherwise, BYTES[str(element)])
+        return _masked_load(kind, address, mask, otherwise, ITEM_BYTES[str(element)])
 
     def store(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int]) -> None:
         element = _element(value.type)
         value = self._storable(value)
-        llvm.store(value, self._address(buffer, offset, element), alignment=BYTES[str(element)])
+        llvm.store(value, self._address(buffer, offset, element), alignment=ITEM_BYTES[str(element)])
 
     def store_masked(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int], mask: ir.Value) -> None:
         element = _element(value.type)
         value = self._storable(value)
-        llvm.intr_masked_store(value, self._address(buffer, offset, element), mask, BYTES[str(element)])
+        llvm.intr_masked_store(value, self._address(buffer, offset, element), mask, ITEM_BYTES[str(element)])
 
     def _storable(self, value: ir.Value) -> ir.Value:
         element = _element(value.type)

@@ -62,7 +62,7 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
     with ir.InsertionPoint(block):
         lowering = _GpuLowering(schedule, grid, list(symbols), block.arguments[len(buffers)])
         lowering.scalars = dict(zip(buffers, block.arguments, strict=False))
-        lowering.written = {block.arguments[i] for i, role in enumerate(roles) if role == "write"}
+        lowering.weights = {block.arguments[i] for i, role in enumerate(roles) if role == "weight"}
         lowering.lower_block(body_of(function))
         func.ReturnOp([])
 
@@ -110,7 +110,7 @@ class _GpuLowering(FragmentLowering):
     def __init__(self, schedule: Schedule, grid: _Grid, symbols: list[str], table: ir.Value) -> None:
         super().__init__(schedule)
         self.grid, self.symbols, self.table = grid, symbols, table
-        self.written: set[ir.Value] = set()
+        self.weights: set[ir.Value] = set()
         self.padded = _block_size(schedule) != schedule.threads
         self.thread_number = kernel.ThreadId(result=ir.IndexType.get()).result
         self.coordinates: dict[int, ir.Value] = {}
@@ -152,7 +152,7 @@ class _GpuLowering(FragmentLowering):
     def symbol(self, name: str) -> ir.Value:
         if name not in self.symbol_values:
             at = self.constant(self.symbols.index(name), ir.IndexType.get())
-            value = kernel.LoadGlobal(readonly=True, buffer=self.table, offset=at,
+            value = kernel.LoadGlobal(cache=kernel.Cache.PLAIN, buffer=self.table, offset=at,
                                       result=ir.IntegerType.get_signless(64)).result
             self.symbol_values[name] = arith.index_cast(ir.IndexType.get(), value)
         return self.symbol_values[name]
@@ -181,8 +181,8 @@ class _GpuLowering(FragmentLowering):
         return arith.addi(base, self.constant(constant, ir.IndexType.get())) if constant else base
 
     def load(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type) -> ir.Value:
-        return kernel.LoadGlobal(readonly=buffer not in self.written, buffer=buffer, offset=self._at(offset),
-                                 result=kind).result
+        cache = kernel.Cache.STREAM if buffer in self.weights else kernel.Cache.PLAIN
+        return kernel.LoadGlobal(cache=cache, buffer=buffer, offset=self._at(offset), result=kind).result
 
     def load_masked(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, mask: ir.Value,
                     otherwise: ir.Value) -> ir.Value:
@@ -211,18 +211,20 @@ class _GpuLowering(FragmentLowering):
 
     def reduce_threads(self, values: list[ir.Value], kind: tile.ReduceKind, axes: list[int]) -> list[ir.Value]:
         scalars = [s for v in values for s in self._scalars(v)]
-        near, far = [], []  # steps between threads that combine: inside a warp, and beyond
+        near: list[int] = []  # steps between the lanes of a warp that combine
+        far: list[int] = [0]  # distances between the threads of several warps that combine
         for axis in axes:
             count, stride = self.schedule.axes[axis].threads, self.strides[axis]
-            if count & (count - 1) or stride & (stride - 1):
-                raise PassFailure(f"axis {self.schedule.axes[axis].name} is reduced over {count} threads, not a power of two")
-            steps = [stride << i for i in range(count.bit_length() - 1)]
-            near += [s for s in steps if s < WARP]
-            far += [s for s in steps if s >= WARP]
+            inside = min(count, max(WARP // stride, 1))  # this many neighbours along the axis share a warp
+            if inside & (inside - 1) or stride & (stride - 1) or count % inside:
+                raise PassFailure(f"axis {self.schedule.axes[axis].name} is reduced over {count} threads at a stride of "
+                                  f"{stride}, which is no power of two inside a warp and whole warps beyond")
+            near += [stride << i for i in range(inside.bit_length() - 1)]
+            far = [d + stride * inside * i for i in range(count // inside) for d in far]
         if near:
             scalars = [kernel.WarpReduce(kind=kind, lanes=near, value=v, result=v.type).result for v in scalars]
-        if far:
-            scalars = self._across_warps(scalars, kind, far)
+        if len(far) > 1:
+            scalars = self._across_warps(scalars, kind, axes, far)
         result, remaining = [], iter(scalars)
         for v in values:
             count = ir.VectorType(v.type).shape[0] if isinstance(v.type, ir.VectorType) else 1
@@ -235,7 +237,8 @@ class _GpuLowering(FragmentLowering):
             return [value]
         return [vector.extract(value, [], [i]) for i in range(value.type.shape[0])]
 
-    def _across_warps(self, values: list[ir.Value], kind: tile.ReduceKind, steps: list[int]) -> list[ir.Value]:
+    def _across_warps(self, values: list[ir.Value], kind: tile.ReduceKind, axes: list[int],
+                      distances: list[int]) -> list[ir.Value]:
         """Every thread leaves its value in shared memory and reads those of the threads it combines with, in order."""
         index, block = ir.IndexType.get(), _block_size(self.schedule)
         element = values[0].type
@@ -243,17 +246,20 @@ class _GpuLowering(FragmentLowering):
         memory = ir.MemRefType.get([len(values) * block], element, memory_space=_space(3))
         shared = kernel.Shared(symbol=f"reduce{self.reductions}", result=memory).result
         self.reductions += 1
-        mask = ~sum(steps) & (block * 2 - 1)
-        first = arith.andi(self.thread_number, self.constant(mask, index))
+        first = self.thread_number  # the member of the group at distance 0, in the same place of its warp
+        for axis in axes:
+            stride = self.strides[axis]
+            inside = min(self.schedule.axes[axis].threads, max(WARP // stride, 1))
+            beyond = arith.divui(self.coordinates[axis], self.constant(inside, index))
+            first = arith.subi(first, arith.muli(beyond, self.constant(inside * stride, index)))
         for i, value in enumerate(values):
             kernel.StoreShared(value=value, buffer=shared, offset=self._at((self.thread_number, i * block)))
         kernel.Barrier()
         results = []
         for i in range(len(values)):
             total: ir.Value | None = None
-            for subset in range(1 << len(steps)):
-                shift = sum(s for bit, s in enumerate(steps) if subset >> bit & 1)
-                part = kernel.LoadShared(buffer=shared, offset=self._at((first, i * block + shift)), result=element).result
+            for distance in distances:
+                part = kernel.LoadShared(buffer=shared, offset=self._at((first, i * block + distance)), result=element).result
                 total = part if total is None else combine(total, part)
             assert total is not None
             results.append(total)
@@ -262,3 +268,22 @@ class _GpuLowering(FragmentLowering):
 
     def dot(self, op: tile.Dot, lhs: Fragments, rhs: Fragments, acc: Fragments) -> Fragments:
         return self.dot_by_multiply_add(lhs, rhs, acc)
+
+    def _converted(self, value: ir.Value, element: ir.Type) -> ir.Value:
+        """bf16 pairs become f32 by integer ops, of which a multiprocessor does four times as many as conversions."""
+        kind = value.type
+        if not (isinstance(kind, ir.VectorType) and str(kind.element_type) == "bf16" and str(element) == "f32"
+                and kind.shape[0] % 2 == 0):
+            return super()._converted(value, element)
+
+        def make() -> ir.Value:
+            word, count = ir.IntegerType.get_signless(32), kind.shape[0]
+            words = vector.bitcast(ir.VectorType.get([count // 2], word), value)
+            parts = []
+            for i in range(count // 2):
+                bits = vector.extract(words, [], [i])
+                halves = (arith.shli(bits, self.constant(16, word)), arith.andi(bits, self.constant(-65536, word)))
+                parts += [arith.bitcast(element, half) for half in halves]
+            return vector.from_elements(ir.VectorType.get([count], element), parts)
+
+        return self.remember(("extend", value, str(element)), make)

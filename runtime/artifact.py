@@ -51,12 +51,16 @@ class State:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel's code file, and on a GPU its launch shape: `grid` is (x, y, z) as expressions, `block` threads."""
+    """A kernel's code file, and on a GPU its launch shape: `grid` is (x, y, z) as expressions, `block` threads.
+
+    A `dependent` kernel may start before its predecessor has ended.
+    """
 
     file: str
     grid: list[str] = field(default_factory=list)
     block: int = 1
     shared_bytes: int = 0
+    dependent: bool = False
 
 
 @dataclass(frozen=True)

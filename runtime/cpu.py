@@ -11,7 +11,7 @@ import ctypes
 import os
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -61,11 +61,11 @@ class _Team:
 class CpuProgram:
     """A loaded artifact with its weights and states.
 
-    `weights` maps names to packed arrays (see `weights.load_weights`). `run` returns views of result memory that the next
+    `weights` gives names and packed arrays (see `weights.load_weights`). `run` returns views of result memory that the next
     call overwrites.
     """
 
-    def __init__(self, artifact: Artifact, weights: Mapping[str, np.ndarray], threads: int | None = None) -> None:
+    def __init__(self, artifact: Artifact, weights: Iterable[tuple[str, np.ndarray]], threads: int | None = None) -> None:
         self.manifest = artifact.manifest
         if self.manifest.kind != "cpu":
             raise TargetError(f"this artifact was compiled for {self.manifest.target}, not for a CPU")

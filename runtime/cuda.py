@@ -8,7 +8,7 @@ holds, nothing is uploaded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +83,7 @@ class _Prepared:
 class CudaProgram:
     """A loaded artifact with its weights and states on the first GPU."""
 
-    def __init__(self, artifact: Artifact, weights: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, artifact: Artifact, weights: Iterable[tuple[str, np.ndarray]]) -> None:
         self.manifest = artifact.manifest
         self._d = driver = _driver()
         if self.manifest.kind != "gpu":
@@ -97,9 +97,12 @@ class CudaProgram:
         self._context = _check(driver.cuDevicePrimaryCtxRetain(device))
         _check(driver.cuCtxSetCurrent(self._context))
         self._stream = _check(driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING))
+        self._overlap = driver.CUlaunchAttribute()
+        self._overlap.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        self._overlap.value.programmaticStreamSerializationAllowed = 1
         self._allocations: list[Any] = []
         self._functions = self._load(artifact)
-        self._weights = {n: self._upload(a) for n, a in weights.items()}
+        self._weights = {n: self._upload(a) for n, a in weights}
         self._states = {n: self._allocate(_bytes(s.dtype, s.shape), zero=True) for n, s in self.manifest.states.items()}
         arena = max((e.arena_bytes for e in self.manifest.entries.values()), default=0)
         self._arena = self._allocate(max(arena, 16))
@@ -209,20 +212,28 @@ class CudaProgram:
         _check(self._d.cuMemcpyDtoHAsync(whole.ctypes.data, prepared.memory[number], whole.nbytes, self._stream))
         return whole[tuple(slice(0, n) for n in shape)]
 
-    def _launch_all(self, prepared: _Prepared, symbols: dict[str, int]) -> None:
+    def _launch_all(self, prepared: _Prepared, symbols: dict[str, int], skip: frozenset[str] = frozenset()) -> None:
+        first = True
         for (name, _), function, parameters in zip(prepared.entry.launches, prepared.functions, prepared.parameters, strict=True):
             kernel = self.manifest.kernels[name]
             grid = [evaluate(e, symbols) for e in kernel.grid]
-            if 0 not in grid:
-                _check(self._d.cuLaunchKernel(function, *grid, kernel.block, 1, 1, kernel.shared_bytes, self._stream,
-                                              parameters.ctypes.data, 0))
+            if 0 in grid or name in skip:
+                continue
+            config = self._d.CUlaunchConfig()
+            config.gridDimX, config.gridDimY, config.gridDimZ = grid
+            config.blockDimX, config.blockDimY, config.blockDimZ = kernel.block, 1, 1
+            config.sharedMemBytes, config.hStream = kernel.shared_bytes, self._stream
+            if kernel.dependent and not first:  # the first must not overtake what fed its inputs
+                config.attrs, config.numAttrs = [self._overlap], 1
+            _check(self._d.cuLaunchKernelEx(config, function, parameters.ctypes.data, 0))
+            first = False
 
-    def _capture(self, prepared: _Prepared) -> Any:
+    def _capture(self, prepared: _Prepared, skip: frozenset[str] = frozenset()) -> Any:
         """One graph: the launches with grids for the largest symbols, then the copies that feed the next step."""
         largest = {n: high for n, (_, high) in self.manifest.symbols.items()}
         mode = self._d.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         _check(self._d.cuStreamBeginCapture(self._stream, mode))
-        self._launch_all(prepared, largest)
+        self._launch_all(prepared, largest, skip)
         labels = {b.label: i for i, b in enumerate(prepared.entry.buffers) if b.kind == "argument"}
         for result, target in prepared.entry.feedback.items():
             source = prepared.entry.results[result]
@@ -233,6 +244,26 @@ class CudaProgram:
             _check(self._d.cuMemcpyDtoDAsync(into, prepared.memory[source], prepared.entry.buffers[source].bytes, self._stream))
         graph = _check(self._d.cuStreamEndCapture(self._stream))
         return _check(self._d.cuGraphInstantiate(graph, 0))
+
+    def time(self, entry: str, arguments: Mapping[str, np.ndarray], symbols: Mapping[str, int], repeats: int,
+             skip: frozenset[str] = frozenset()) -> list[float]:
+        """Milliseconds of device time of each of `repeats` steps of an entry with feedback, without the kernels in `skip`."""
+        prepared = self._entries[entry]
+        self.run(entry, arguments, symbols)
+        graph = self._capture(prepared, skip)
+        prepared.holds = None
+        flags = self._d.CUevent_flags.CU_EVENT_DEFAULT
+        events = [_check(self._d.cuEventCreate(flags)) for _ in range(repeats + 1)]
+        for event in events[:-1]:
+            _check(self._d.cuEventRecord(event, self._stream))
+            _check(self._d.cuGraphLaunch(graph, self._stream))
+        _check(self._d.cuEventRecord(events[-1], self._stream))
+        _check(self._d.cuStreamSynchronize(self._stream))
+        times = [_check(self._d.cuEventElapsedTime(a, b)) for a, b in zip(events, events[1:], strict=False)]
+        for event in events:
+            self._d.cuEventDestroy(event)
+        self._d.cuGraphExecDestroy(graph)
+        return times
 
     def state(self, name: str) -> np.ndarray:
         """A copy of a state."""

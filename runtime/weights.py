@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -55,11 +55,11 @@ def _interleaving(weight: Weight) -> tuple[int, int]:
     return lanes, pair
 
 
-def load_weights(manifest: Manifest, read: Callable[[str, str], np.ndarray], threads: int) -> dict[str, np.ndarray]:
-    """All weights of an artifact; `read(name, dtype)` gives a checkpoint tensor."""
+def load_weights(manifest: Manifest, read: Callable[[str, str], np.ndarray], threads: int) -> Iterator[tuple[str, np.ndarray]]:
+    """All weights of an artifact, a few at a time; `read(name, dtype)` gives a checkpoint tensor."""
     def one(item: tuple[str, Weight]) -> tuple[str, np.ndarray]:
         name, weight = item
         return name, pack(read(name, weight.dtype), weight)
 
     with ThreadPoolExecutor(max(threads, 1)) as pool:
-        return dict(pool.map(one, manifest.weights.items()))
+        yield from pool.map(one, manifest.weights.items())

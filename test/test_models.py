@@ -105,7 +105,7 @@ def test_each_query_head_reads_the_values_of_its_own_group(tmp_path: Path, group
     with graph.entry("main"):
         q, k, v = (graph.input(n, s, "f32") for n, s in (("q", (2, 9, 16)), ("k", (3, 2, 16)), ("v", (3, 2, 16))))
         graph.output("y", nn.attention(q, k, v, graph.symbol("past")))
-    program = CpuProgram(compile_module(graph.module, find_target("cpu"), {}), {}, 1)
+    program = CpuProgram(compile_module(graph.module, find_target("cpu"), {}), [], 1)
     values = np.zeros((3, 2, 16), np.float32)
     values[group] = 1.0
     rng = np.random.default_rng(0)

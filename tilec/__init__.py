@@ -15,7 +15,7 @@ from tilec.errors import ContextLengthError, TargetError, TilecError, Unsupporte
 from tilec.frontend.checkpoints import open_checkpoint
 from tilec.frontend.checkpoints.expected import check_tensors
 from tilec.frontend.hub import resolve
-from tilec.llm import LLM, Completion, choose_context, compiled, resolve_target
+from tilec.llm import LLM, Completion, check_output, choose_context, compiled, resolve_target
 from tilec.runtime.artifact import Artifact
 from tilec.runtime.sampling import SamplingParams
 
@@ -24,7 +24,12 @@ __version__ = "0.1.0"
 
 def compile(model: str | Path, output: str | Path | None = None, target: str = "auto", dtype: str = "bf16",
             context: int | None = None) -> Artifact:
-    """Compiles a model (a GGUF file, a Hugging Face folder or a known name) and, with `output`, writes the artifact."""
+    """Compiles a model (a GGUF file, a Hugging Face folder or a known name) and, with `output`, writes the artifact.
+
+    The folder `output` appears whole or not at all; it must be new, empty or an artifact, which is replaced.
+    """
+    if output is not None:
+        check_output(Path(output))  # before seconds of work
     checkpoint = open_checkpoint(resolve(model))
     check_tensors(checkpoint.config, checkpoint)
     artifact, _ = compiled(checkpoint.config, resolve_target(target), dtype, choose_context(checkpoint.config, context))

@@ -12,7 +12,7 @@ import importlib
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from tilec.frontend.checkpoints.base import Checkpoint
 from tilec.frontend.checkpoints.expected import check_tensors
 from tilec.frontend.config import ModelConfig, inverse_frequencies
 from tilec.frontend.hub import cache_folder, resolve
-from tilec.pipelines.targets import find_target, host_cpu
+from tilec.pipelines.targets import CPU_TARGETS, find_target, host_cpu
 from tilec.runtime.artifact import Artifact, ArtifactError
 from tilec.runtime.chat import render_chat
 from tilec.runtime.cpu import CpuProgram, usable_cores
@@ -35,7 +35,9 @@ from tilec.runtime.tokenizer import StreamDecoder, Tokenizer
 from tilec.runtime.weights import load_weights
 
 DEFAULT_CONTEXT = 4096
+DEFAULT_DTYPE = "bf16"
 DTYPES = ("bf16", "f16", "f32")
+X86_LEVELS = [t.name for t in CPU_TARGETS.values() if t.triple_arch == "x86_64"]  # each runs what the later ones do
 
 
 @dataclass
@@ -63,17 +65,46 @@ def resolve_target(name: str) -> str:
     return find_target(name).name
 
 
+def check_runs_here(target: str) -> None:
+    """TargetError unless this machine can run code for `target`: foreign instructions would end the process."""
+    if find_target(target).kind == "gpu":
+        if find_gpu() is None:
+            raise TargetError(
+                f"target {target} needs an NVIDIA GPU of compute capability 8.0 or newer, its driver and cuda-bindings "
+                "(`pip install 'tilec[cuda]'`), and no such GPU was found; use --target cpu, or write an artifact for "
+                "another machine with `tilec compile`")
+        return
+    host = host_cpu().name
+    runs = X86_LEVELS[X86_LEVELS.index(host):] if host in X86_LEVELS else [host]
+    if target not in runs:
+        raise TargetError(f"this machine cannot run code for {target}; it runs {', '.join(runs)}")
+
+
+def check_output(folder: Path) -> None:
+    """ArtifactError unless an artifact may be written to `folder`: nothing that is not an artifact is overwritten."""
+    if folder.is_dir():
+        if not (folder / "manifest.json").exists() and any(folder.iterdir()):
+            raise ArtifactError(f"{folder} holds other files; name a new folder for the artifact")
+    elif folder.exists() or folder.is_symlink():
+        raise ArtifactError(f"{folder} is a file; name a new folder for the artifact")
+
+
 def choose_context(config: ModelConfig, context: int | None) -> int:
     """Tokens that the cache holds: what was asked for, otherwise what the model takes, up to 4096."""
     if context is None:
         return min(config.max_context, DEFAULT_CONTEXT)
     if not 1 <= context <= config.max_context:
-        raise ContextLengthError(f"the model takes contexts of 1 to {config.max_context} tokens, but {context} were asked for")
+        raise ContextLengthError(
+            f"the model takes contexts of 1 to {config.max_context} tokens, but {context} were asked for")
     return context
 
 
-def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cache: bool = True) -> tuple[Artifact, float]:
-    """The artifact for a model and the seconds that compiling it took (0 from the cache on disk)."""
+def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cache: bool = True,
+             progress: Callable[[str], None] | None = None) -> tuple[Artifact, float]:
+    """The artifact for a model and the seconds that compiling it took (0 from the cache on disk).
+
+    `progress` gets a line before a compilation, which takes seconds.
+    """
     if dtype not in DTYPES:
         raise TilecError(f"dtype must be one of {', '.join(DTYPES)}, but is '{dtype}'")
     folder = cache_folder() / "artifacts" / _key(config, target, dtype, context)
@@ -82,6 +113,8 @@ def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cac
             return Artifact.load(folder), 0.0
         except ArtifactError:
             shutil.rmtree(folder, ignore_errors=True)
+    if progress:
+        progress(f"compiling for {target} in {dtype}" + (" (kept for the next time)" if use_cache else ""))
     start = time.perf_counter()
     # Imported here, so that a start from the cache does not load MLIR.
     compiler = importlib.import_module("tilec.model_compiler")
@@ -106,13 +139,15 @@ def _key(config: ModelConfig, target: str, dtype: str, context: int) -> str:
 class LLM:
     """A model ready to generate.
 
-    `model` is a GGUF file, a Hugging Face folder or a known name that `tilec pull` has fetched. `target` is 'auto', 'cpu',
-    a CPU level or an NVIDIA architecture; `dtype` that of weights and cache; `context` the number of tokens the cache
-    holds; `artifact` a folder that `tilec compile` wrote. Raises `TilecError` with a sentence that says what to do.
+    `model` is a GGUF file, a Hugging Face folder or a known name that `tilec pull` has fetched. `target` is 'auto',
+    'cpu', a CPU level or an NVIDIA architecture; `dtype` that of weights and cache (bf16 unless said); `context` the
+    number of tokens the cache holds; `artifact` a folder that `tilec compile` wrote, which settles the three before;
+    `progress` gets a line where something takes long. Raises `TilecError` with a sentence that says what to do.
     """
 
-    def __init__(self, model: str | Path, target: str = "auto", dtype: str = "bf16", context: int | None = None,
-                 threads: int | None = None, artifact: str | Path | None = None, cache: bool = True) -> None:
+    def __init__(self, model: str | Path, target: str = "auto", dtype: str | None = None, context: int | None = None,
+                 threads: int | None = None, artifact: str | Path | None = None, cache: bool = True,
+                 progress: Callable[[str], None] | None = None) -> None:
         if threads is not None and not 1 <= threads <= 1024:
             raise TilecError(f"threads must be between 1 and 1024, but is {threads}")
         self.path = resolve(model)
@@ -122,12 +157,13 @@ class LLM:
         if artifact is not None:
             self.artifact, self.compile_seconds = Artifact.load(Path(artifact)), 0.0
             _check_same_model(self.artifact, config, Path(artifact))
+            _check_same_request(self.artifact, Path(artifact), target, dtype, context)
+            check_runs_here(self.artifact.manifest.target)
         else:
-            self.target = resolve_target(target)
-            if self.target.startswith("sm_") and find_gpu() is None:
-                raise TargetError(f"target {self.target} needs an NVIDIA GPU of compute capability 8.0 or newer and its "
-                                  "driver, which were not found; use --target cpu, or `tilec compile` to write an artifact")
-            self.artifact, self.compile_seconds = compiled(config, self.target, dtype, choose_context(config, context), cache)
+            resolved = resolve_target(target)
+            check_runs_here(resolved)
+            self.artifact, self.compile_seconds = compiled(
+                config, resolved, dtype or DEFAULT_DTYPE, choose_context(config, context), cache, progress)
         manifest = self.artifact.manifest
         self.target, self.config = manifest.target, config
         weights = load_weights(manifest, self._read, len(usable_cores()))
@@ -180,13 +216,15 @@ class LLM:
             pass
         return completion
 
-    def stream_tokens(self, tokens: Sequence[int], params: SamplingParams | None, completion: Completion) -> Iterator[str]:
+    def stream_tokens(self, tokens: Sequence[int], params: SamplingParams | None,
+                      completion: Completion) -> Iterator[str]:
         """Pieces of text as they come; `completion` is filled in on the way."""
         params = params or SamplingParams()
         completion.prompt_tokens = len(tokens)
         if len(tokens) >= self.context:
-            raise ContextLengthError(f"the prompt has {len(tokens)} tokens, and the context holds {self.context} with the "
-                                     "answer; shorten the prompt or use a larger --context")
+            raise ContextLengthError(
+                f"the prompt has {len(tokens)} tokens, and the context holds {self.context} with the answer; "
+                "shorten the prompt or use a larger --context")
         self.engine.reset()
         decoder, stops = StreamDecoder(self.tokenizer), _StopStrings(params.stop)
         start = first = time.perf_counter()
@@ -205,7 +243,7 @@ class LLM:
                 return
             if len(completion.tokens) == params.max_tokens:
                 completion.finish = "length"
-        if completion.finish == "stop" and self.engine.length >= self.context:
+        if completion.finish == "stop" and len(tokens) + len(completion.tokens) > self.context:
             completion.finish = "context"
         rest = stops.push(decoder.flush()) + stops.flush()
         completion.text += rest
@@ -247,4 +285,21 @@ def _check_same_model(artifact: Artifact, config: ModelConfig, folder: Path) -> 
     stored = {k: v for k, v in artifact.manifest.model.items() if k != "dtype"}
     different = sorted(k for k in expected if stored.get(k) != expected[k])
     if different:
-        raise ArtifactError(f"{folder} was compiled for another model ({', '.join(different)} differ); compile it again")
+        raise ArtifactError(
+            f"{folder} was compiled for another model ({', '.join(different)} differ); compile it again")
+
+
+def _check_same_request(artifact: Artifact, folder: Path, target: str, dtype: str | None, context: int | None) -> None:
+    """What was asked for must be what the artifact is: it cannot be changed any more."""
+    manifest = artifact.manifest
+    held = manifest.symbols["past"][1] + 1
+    asked = (
+        ("target", manifest.target if target == "auto" else resolve_target(target), manifest.target),
+        ("dtype", dtype or manifest.model["dtype"], manifest.model["dtype"]),
+        ("context", held if context is None else context, held),
+    )
+    for what, wanted, got in asked:
+        if wanted != got:
+            raise ArtifactError(
+                f"{folder} was compiled for {what} {got}, but {what} {wanted} was asked for; "
+                f"leave out --{what}, or compile it again")

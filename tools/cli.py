@@ -13,7 +13,7 @@ from pathlib import Path
 import tilec
 from tilec.errors import TilecError
 from tilec.frontend.hub import pull
-from tilec.llm import DTYPES, Completion
+from tilec.llm import DEFAULT_CONTEXT, DEFAULT_DTYPE, DTYPES, Completion
 from tilec.pipelines.targets import CPU_TARGETS, GPU_TARGETS
 
 
@@ -28,13 +28,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ntilec: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
+    except BrokenPipeError:  # whoever read the output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        print(f"tilec: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("tilec", description="Compile and run Llama-family models on CPUs and NVIDIA GPUs.")
+    about = "Compile and run Llama-family models on CPUs and NVIDIA GPUs."
+    parser = argparse.ArgumentParser("tilec", description=about)
     parser.add_argument("--version", action="version", version=f"tilec {tilec.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -44,23 +48,26 @@ def _parser() -> argparse.ArgumentParser:
 
     compiling = commands.add_parser("compile", help="compile a model to an artifact")
     _add_model(compiling)
-    compiling.add_argument("-o", "--output", required=True, type=Path, help="folder to write the artifact to")
+    compiling.add_argument("-o", "--output", required=True, type=Path, metavar="DIR", help="folder for the artifact")
     compiling.set_defaults(run=_compile)
 
     generate = commands.add_parser("generate", help="answer a prompt")
     _add_model(generate)
     generate.add_argument("prompt", help="the question, or with --raw the text to complete; - reads standard input")
-    generate.add_argument("--raw", action="store_true", help="complete the text as it stands, without the chat template")
-    generate.add_argument("--system", help="system message for the chat template")
-    generate.add_argument("--max-tokens", type=int, default=256, metavar="N")
+    generate.add_argument("--raw", action="store_true", help="complete the text as it stands, without chat template")
+    generate.add_argument("--system", metavar="TEXT", help="system message for the chat template")
+    generate.add_argument("--max-tokens", type=int, default=256, metavar="N", help="end after N tokens (default 256)")
     generate.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 (the default) is greedy")
-    generate.add_argument("--top-k", type=int, default=0, metavar="K")
-    generate.add_argument("--top-p", type=float, default=1.0, metavar="P")
-    generate.add_argument("--min-p", type=float, default=0.0, metavar="P")
-    generate.add_argument("--seed", type=int, metavar="N")
-    generate.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be repeated")
+    generate.add_argument("--top-k", type=int, default=0, metavar="K", help="draw from the K likeliest (default: all)")
+    generate.add_argument("--top-p", type=float, default=1.0, metavar="P",
+                          help="draw from the likeliest with this total probability (default: all)")
+    generate.add_argument("--min-p", type=float, default=0.0, metavar="P",
+                          help="draw from those with this share of the likeliest one's probability (default: all)")
+    generate.add_argument("--seed", type=int, metavar="N", help="draw the same tokens again (default: a fresh seed)")
+    generate.add_argument("--stop", action="append", default=[], metavar="TEXT",
+                          help="end before this text; may be repeated")
     generate.add_argument("--threads", type=int, metavar="N", help="CPU threads (default: all cores)")
-    generate.add_argument("--artifact", type=Path, help="run an artifact that `tilec compile` wrote")
+    generate.add_argument("--artifact", type=Path, metavar="DIR", help="run an artifact that `tilec compile` wrote")
     generate.add_argument("--no-cache", action="store_true", help="compile again and keep nothing")
     generate.add_argument("--json", action="store_true", help="print one JSON object instead of streaming text")
     generate.set_defaults(run=_generate)
@@ -70,19 +77,26 @@ def _parser() -> argparse.ArgumentParser:
 def _add_model(parser: argparse.ArgumentParser) -> None:
     targets = ", ".join([*CPU_TARGETS, *GPU_TARGETS])
     parser.add_argument("model", help="a GGUF file, a Hugging Face folder, or a name that `tilec pull` knows")
-    parser.add_argument("--target", default="auto", help=f"auto (a GPU if there is one), cpu, or one of {targets}")
-    parser.add_argument("--dtype", default="bf16", choices=DTYPES, help="of weights and cache (default bf16)")
-    parser.add_argument("--context", type=int, metavar="N", help="tokens the cache holds (default: the model's, up to 4096)")
+    parser.add_argument("--target", default="auto", metavar="NAME",
+                        help=f"auto (the default: a GPU if there is one), cpu, or one of {targets}")
+    parser.add_argument("--dtype", choices=DTYPES, help=f"of weights and cache (default {DEFAULT_DTYPE})")
+    parser.add_argument("--context", type=int, metavar="N",
+                        help=f"tokens the cache holds (default: the model's, up to {DEFAULT_CONTEXT})")
 
 
 def _pull(options: argparse.Namespace) -> int:
-    print(pull(options.name, progress=lambda text: print(text, file=sys.stderr)))
+    print(pull(options.name, progress=_progress))
     return 0
+
+
+def _progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _compile(options: argparse.Namespace) -> int:
     start = time.perf_counter()
-    artifact = tilec.compile(options.model, options.output, options.target, options.dtype, options.context)
+    artifact = tilec.compile(options.model, options.output, options.target, options.dtype or DEFAULT_DTYPE,
+                             options.context)
     manifest = artifact.manifest
     size = sum(map(len, artifact.files.values()))
     print(f"{options.output}: {len(manifest.kernels)} kernels for {manifest.target}, {size / 1e3:.0f} kB, "
@@ -94,10 +108,10 @@ def _generate(options: argparse.Namespace) -> int:
     params = tilec.SamplingParams(
         max_tokens=options.max_tokens, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p,
         min_p=options.min_p, seed=options.seed, stop=tuple(options.stop))
-    prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
+    prompt = _prompt(options.prompt)
     start = time.perf_counter()
     llm = tilec.LLM(options.model, options.target, options.dtype, options.context, options.threads, options.artifact,
-                    not options.no_cache)
+                    not options.no_cache, _progress)
     ready = time.perf_counter() - start
     if options.raw or not llm.checkpoint.chat_template:
         tokens = llm.encode(prompt)
@@ -114,6 +128,17 @@ def _generate(options: argparse.Namespace) -> int:
     else:
         print(f"\n\n{_summary(llm, completion, ready)}")
     return 0
+
+
+def _prompt(argument: str) -> str:
+    """The prompt itself, or with `-` what standard input holds, less the newline that ends its last line."""
+    try:
+        if argument != "-":
+            argument.encode()
+            return argument
+        return sys.stdin.buffer.read().decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeError:
+        raise TilecError("the prompt is not UTF-8 text") from None
 
 
 def _report(llm: tilec.LLM, completion: Completion, ready: float) -> dict[str, object]:

@@ -1,4 +1,7 @@
-"""A scatter writes its destination itself where nobody can read the old contents afterwards; otherwise it copies."""
+"""A scatter writes its destination itself where nobody else reads the old contents; otherwise it copies.
+
+Reads before the scatter count as well: fusion may move them into a kernel that runs after it.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +13,21 @@ from tilec.dialects import primop
 from tilec.dialects.index_expr import identity, make_map
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, extents_of, functions, kind_of
+from tilec.pipelines.primop.structure import defining_op
 
 
 @dataclass(frozen=True)
 class InplaceScatter(Pass):
-    """Make every scatter write in place: onto its destination where no later op reads that, otherwise onto a copy."""
+    """Make every scatter write in place: onto its destination where nothing else reads that, otherwise onto a copy."""
 
     name = "primop-inplace-scatter"
     anchor = "builtin.module"
 
     def run(self, op: ir.OpView) -> None:
         for chunk in functions(op, "primop.chunk"):
-            ops = list(body_of(chunk).operations)
-            position = {o.operation: i for i, o in enumerate(ops)}
-            for scatter in ops:
+            for scatter in list(body_of(chunk).operations):
                 if isinstance(scatter, primop.Scatter) and scatter.inplace is None:
-                    here = position[scatter.operation]
-                    later = any(position.get(u.owner.operation, here) > here for u in scatter.dest.uses)
-                    if later or not _owned(op, chunk, scatter.dest):
+                    if len(list(scatter.dest.uses)) > 1 or not _owned(op, chunk, scatter.dest):
                         _copy_destination(op, scatter)
                     scatter.attributes["inplace"] = ir.BoolAttr.get(True)
 
@@ -49,12 +49,15 @@ def _copy_destination(module: ir.OpView, scatter: primop.Scatter) -> None:
 
 
 def _only_user(module: ir.OpView, chunk: ir.OpView, dest: ir.Value) -> bool:
-    """Whether every call of the chunk passes a state that nothing else in its entry point reads."""
+    """Whether every call of the chunk passes a state that nothing else in its entry point reads and an output replaces."""
     name = ir.StringAttr(chunk.attributes["sym_name"]).value
     for entry in functions(module, "primop.entry"):
-        for call in body_of(entry).operations:
+        ops = list(body_of(entry).operations)
+        replaced = {op.alias for op in ops if isinstance(op, primop.Output)}
+        for call in ops:
             if call.operation.name == "func.call" and ir.FlatSymbolRefAttr(call.attributes["callee"]).value == name:
-                passed = call.operands[dest.arg_number]
-                if len(list(passed.uses)) != 1:
+                label = defining_op(call.operands[dest.arg_number]).label
+                same = [op for op in ops if isinstance(op, primop.Input) and op.label == label]
+                if label not in replaced or sum(len(list(op.result.uses)) for op in same) != 1:
                     return False
     return True

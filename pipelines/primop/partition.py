@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from mlir import ir
 
 from tilec.dialects import primop
+from tilec.dialects.index_expr import identity, make_map
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.outline import body_of, erase, fresh_name, functions, outline
+from tilec.pipelines.primop.outline import body_of, erase, extents_of, fresh_name, functions, outline
 
 IO = ("primop.input", "primop.output", "func.return", "func.call")
+FREE = (primop.Constant, primop.Iota)
+MARKS = ("primop.chunk", "primop.chunk_index")
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,7 @@ def _partition(module: ir.OpView, entry: ir.OpView) -> None:
     computing = [op for op in ops if op.operation.name not in IO]
     chunks: dict[int, list[ir.OpView]] = {}
     for op in computing:
-        index = op.attributes["primop.chunk_index"].value if "primop.chunk_index" in op.attributes else -1
-        chunks.setdefault(index, []).append(op)
+        chunks.setdefault(_index(op), []).append(op)
     chunk_of = {result: index for index, members in chunks.items() for op in members for result in op.results}
     for index, members in sorted(chunks.items()):
         label = ir.StringAttr(members[0].attributes["primop.chunk"]).value if index >= 0 else "main"
@@ -59,3 +61,42 @@ def _chunk(user: ir.OpView, chunk_of: dict[ir.Value, int]) -> int | None:
     if user.name in IO or not results:
         return None
     return chunk_of.get(results[0])
+
+
+def _copy_uncomputed_outputs(module: ir.OpView, block: ir.Block) -> None:
+    """Makes an output that is an input, a constant or an iota a computed one, so that it has memory of its own."""
+    symbols = len(primop.symbol_ranges(module.operation))
+    for op in block.operations:
+        if not isinstance(op, primop.Output):
+            continue
+        source = op.value.owner.opview
+        if isinstance(source, FREE) or isinstance(source, primop.Input) and op.alias != source.label:
+            extents = extents_of(op.value)
+            with op.operation.location, ir.InsertionPoint(op):
+                copy = primop.Cast(operand=op.value, space=make_map(0, symbols, extents), result=op.value.type,
+                                   maps=[make_map(len(extents), symbols, identity(len(extents)))])
+            op.operation.operands[0] = copy.result
+
+
+def _give_each_chunk_its_own(block: ir.Block) -> None:
+    """Repeats constants and iotas in every chunk that reads them: no kernel computes them, so none can pass them on."""
+    for op in list(block.operations):
+        if not isinstance(op, FREE):
+            continue
+        copies: dict[int, ir.OpView] = {_index(op): op}
+        for use in list(op.result.uses):
+            user = use.owner.opview
+            if _index(user) not in copies:
+                with op.operation.location, ir.InsertionPoint(user):
+                    copies[_index(user)] = copy = op.operation.clone()
+                for name in MARKS:
+                    if name in copy.attributes:
+                        del copy.attributes[name]
+                    if name in user.attributes:
+                        copy.attributes[name] = user.attributes[name]
+            user.operation.operands[use.operand_number] = copies[_index(user)].results[0]
+
+
+def _index(op: ir.OpView) -> int:
+    """The number of an op's chunk, -1 for what is outside any graph break."""
+    return ir.IntegerAttr(op.attributes["primop.chunk_index"]).value if "primop.chunk_index" in op.attributes else -1

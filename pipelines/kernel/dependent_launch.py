@@ -1,0 +1,88 @@
+"""Kernels overlap with their predecessor: each starts early, fetches what no kernel writes, and waits for the rest.
+
+Every kernel lets the next one start at its very beginning and waits before its first access to memory that kernels
+write. As each of them waits for its predecessor to end, everything earlier has ended too, so no other hazard exists.
+Weights are read before the wait: at the top of a kernel their loads are moved above it with the arithmetic they need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlir import ir
+
+from tilec.dialects import kernel
+from tilec.pipelines.effects import is_pure
+from tilec.pipelines.passes import Pass
+from tilec.pipelines.primop.outline import body_of
+from tilec.runtime.artifact import ITEM_BYTES
+
+MOST_EARLY_BYTES = 512  # of weights that one thread may hold while it waits
+
+
+@dataclass(frozen=True)
+class DependentLaunch(Pass):
+    """Insert grid_wait and launch_dependents, and move weight loads above the wait, for programmatic dependent launch."""
+
+    name = "kernel-dependent-launch"
+    anchor = "builtin.module"
+    prefetch: bool = True
+
+    def run(self, op: ir.OpView) -> None:
+        for module in op.regions[0].blocks[0].operations:
+            if module.operation.name == "gpu.module":
+                for function in module.regions[0].blocks[0].operations:
+                    if "kernel.block" in function.attributes:
+                        _insert(function, self.prefetch)
+                        function.attributes["kernel.dependent"] = ir.UnitAttr.get()
+
+
+def _insert(function: ir.OpView, prefetch: bool) -> None:
+    block = body_of(function)
+    ops = list(block.operations)
+    table = list(block.arguments)[-1]
+    with function.operation.location:
+        with ir.InsertionPoint(ops[0]):
+            kernel.LaunchDependents()
+        first = next((o for o in ops if _touches_written_memory(o, table)), ops[-1])
+        with ir.InsertionPoint(first):
+            wait = kernel.GridWait()
+    if prefetch:
+        _hoist_weights(block, wait)
+
+
+def _is_constant_load(op: ir.OpView, table: ir.Value) -> bool:
+    """Weights, and the table of symbols, which changes only between runs."""
+    return isinstance(op, kernel.LoadGlobal) and (op.cache is kernel.Cache.STREAM or op.buffer == table)
+
+
+def _touches_written_memory(op: ir.OpView, table: ir.Value) -> bool:
+    if len(op.operation.regions):
+        return any(_touches_written_memory(o, table) for r in op.operation.regions for b in r.blocks for o in b.operations)
+    return isinstance(op, kernel.LoadGlobal | kernel.StoreGlobal) and not _is_constant_load(op, table)
+
+
+def _hoist_weights(block: ir.Block, wait: ir.OpView) -> None:
+    ops = list(block.operations)
+    at = ops.index(wait)
+    table = list(block.arguments)[-1]
+    early = {r for o in ops[:at] for r in o.results} | set(block.arguments)
+    moved = 0
+    for op in ops[at + 1:]:
+        if len(op.operation.regions):
+            break  # what follows a loop or a branch would be held across it
+        movable = is_pure(op.operation) or _is_constant_load(op, table)
+        if not movable or any(v not in early for v in op.operands):
+            continue
+        if isinstance(op, kernel.LoadGlobal):
+            moved += _bytes(op.result.type)
+            if moved > MOST_EARLY_BYTES:
+                break
+        op.operation.move_before(wait.operation)
+        early |= set(op.results)
+
+
+def _bytes(kind: ir.Type) -> int:
+    if isinstance(kind, ir.VectorType):
+        return kind.shape[0] * _bytes(kind.element_type)
+    return ITEM_BYTES[str(kind)]

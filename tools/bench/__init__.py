@@ -1,0 +1,1 @@
+"""Benchmarks: what is measured here is what the README quotes."""
