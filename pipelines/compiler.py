@@ -12,7 +12,7 @@ from tilec.dialects.index_expr import map_results
 from tilec.pipelines.cpu.codegen import emit_objects
 from tilec.pipelines.nvvm_to_ptx import emit_ptx
 from tilec.pipelines.passes import run_pipeline
-from tilec.pipelines.pipeline import cpu_pipeline, gpu_pipeline, tile_pipeline
+from tilec.pipelines.pipeline import NVVM, cpu_pipeline, kernel_pipeline, tile_pipeline
 from tilec.pipelines.plan import expression, plan_module
 from tilec.pipelines.targets import CpuTarget, GpuTarget
 from tilec.runtime.artifact import Artifact, Kernel, Manifest
@@ -26,13 +26,15 @@ def compile_module(module: ir.Module, target: CpuTarget | GpuTarget, model: dict
     with module.context, ir.Location.unknown():
         symbols = primop.symbol_ranges(module.operation)
         run_pipeline(module, tile_pipeline(target.name), observer=observer)
-        plan = plan_module(module.operation)
         if isinstance(target, CpuTarget):
+            plan = plan_module(module.operation)
             run_pipeline(module, cpu_pipeline(target), observer=observer)
             files = {f"kernels{i}.o": code for i, code in enumerate(emit_objects(_kernels(module), target))}
             kernels = {name: Kernel(file="") for e in plan.entries.values() for name, _ in e.launches}
         else:
-            run_pipeline(module, gpu_pipeline(target), observer=observer)
+            run_pipeline(module, kernel_pipeline(target), observer=observer)
+            plan = plan_module(module.operation)
+            run_pipeline(module, NVVM, observer=observer)
             lowered = _kernels(module)
             kernels = {f.attributes["sym_name"].value: _kernel(f, list(symbols)) for f in _functions(lowered)}
             files = {f"{name}.ptx": text.encode() for name, text in emit_ptx(lowered, target).items()}

@@ -219,6 +219,12 @@ class _GpuPlan(_Plan):
         while threads < (1024 if walked and not s.grid else GPU_THREADS) and threads * vector < largest(s, axis):
             threads *= 2
         self.set(axis, 1, threads, vector)
+        others = [a for a in s.grid if a != axis and largest(s, a) > 1]
+        if others and threads < GPU_THREADS and not walked:  # short rows: several of them a block
+            rows = 1
+            while rows * threads < GPU_THREADS and rows < largest(s, others[-1]):
+                rows *= 2
+            self.set(others[-1], 1, rows)
         return self.schedule()
 
     def contraction(self, reduction: Reduction) -> Schedule:
@@ -284,7 +290,7 @@ class _GpuPlan(_Plan):
         vector = self._vector(n, matrix)
         threads = next(t for t in (32, 16, 8, 4, 2, 1) if t == 1 or t * vector <= largest(self.structure, n))
         self.set(n, 1, threads, vector)
-        self.set(k, 4, GPU_THREADS // threads, 1)
+        self.set(k, LOADS_IN_FLIGHT, GPU_THREADS // threads, 1)
         return self.schedule(dot=True)
 
 

@@ -418,14 +418,24 @@ class FragmentLowering(ABC):
             elements = self._elements(offset, layout, at)
             yield (at, elements, origins, symbols, *self._condition(op, at, layout, origins, symbols))
 
-    def _rows(self, op: ir.OpView, at: Coordinates) -> ir.Value:
-        """The gathered index of a fragment, one for all its elements."""
+    def _rows(self, op: ir.OpView, at: Coordinates, layout: Layout) -> ir.Value:
+        """The gathered indices of a fragment: a scalar where its elements share one, otherwise a vector with one for each."""
         index = self.tiles[op.index]
-        if index.layout.length != 1:
-            raise PassFailure("an index that varies inside a vector needs a schedule without vectors along its axes",
-                              op.operation.location)
         here = tuple(0 if r == 1 else i for i, r in zip(at, index.layout.registers, strict=True))
-        return arith.index_cast(ir.IndexType.get(), index.values[here])
+        value = index.values[here]
+        return value if index.layout.length == 1 else self._widen(value, index.layout.box, layout.box)
+
+    def _with_rows(self, origins: list[ir.Value], rows: ir.Value, count: int) -> list[list[ir.Value]]:
+        """The values that each element's offset is made of, with its gathered index as the last."""
+        index = ir.IndexType.get()
+        if not isinstance(rows.type, ir.VectorType):
+            return [[*origins, arith.index_cast(index, rows)]] * count
+        return [[*origins, arith.index_cast(index, vector.extract(rows, [], [i]))] for i in range(count)]
+
+    @staticmethod
+    def _is_run(elements: list[Linear], places: list[list[ir.Value]]) -> bool:
+        """Whether the elements of a fragment are neighbours in memory, in order."""
+        return all(e - elements[0] == linear(i) and p is places[0] for i, (e, p) in enumerate(zip(elements, places, strict=True)))
 
     def _lower_load(self, op: tile.Load | tile.Gather) -> Fragments:
         shape, element = list(op.result.type.shape), op.result.type.element_type
@@ -433,12 +443,12 @@ class FragmentLowering(ABC):
         kind = self.fragment_type(layout, element)
         values: dict[Coordinates, ir.Value] = {}
         for at, elements, origins, symbols, uniform, varying in self._access(op, op.source, shape):
+            places = [origins] * len(elements)
             if isinstance(op, tile.Gather):
-                origins = [*origins, self._rows(op, at)]
-            run = all(e - elements[0] == linear(i) for i, e in enumerate(elements))
+                places = self._with_rows(origins, self._rows(op, at, layout), len(elements))
             pad = self.constant(0, kind) if uniform is not None or varying is not None else None
-            if run:
-                base, constant = self._offset(elements[0], origins, symbols)
+            if self._is_run(elements, places):
+                base, constant = self._offset(elements[0], places[0], symbols)
                 if uniform is not None:  # a missing row is read from the buffer's start and thrown away
                     base, constant = self._safe(uniform, base, constant), 0
                 if varying is not None:
@@ -449,7 +459,7 @@ class FragmentLowering(ABC):
             else:
                 parts = []
                 for i, e in enumerate(elements):
-                    base, constant = self._offset(e, origins, symbols)
+                    base, constant = self._offset(e, places[i], symbols)
                     flag = uniform
                     if varying is not None:
                         own = vector.extract(varying, [], [i])
@@ -484,23 +494,27 @@ class FragmentLowering(ABC):
     def _store_fragments(self, op: tile.Store | tile.Scatter, shape: list[int]) -> None:
         source, buffer = self.tiles[op.value], self.scalars[op.dest]
         for at, elements, origins, symbols, uniform, varying in self._access(op, op.dest, shape):
+            places = [origins] * len(elements)
             if isinstance(op, tile.Scatter):
-                row = self._rows(op, at)
-                origins = [*origins, row]
-                inside = arith.cmpi(arith.CmpIPredicate.ult, row, self.constant(op.extent, ir.IndexType.get()))
-                uniform = inside if uniform is None else arith.andi(uniform, inside)
+                rows = self._rows(op, at, source.layout)
+                places = self._with_rows(origins, rows, len(elements))
+                inside = arith.cmpi(arith.CmpIPredicate.ult, rows, self.constant(op.extent, rows.type))
+                if isinstance(rows.type, ir.VectorType):
+                    varying = inside if varying is None else arith.andi(varying, inside)
+                else:
+                    uniform = inside if uniform is None else arith.andi(uniform, inside)
             if uniform is not None:
                 branch = scf.IfOp(uniform)
                 with ir.InsertionPoint(branch.then_block), self._scope():
-                    self._store_fragment(source.values[at], buffer, elements, origins, symbols, varying)
+                    self._store_fragment(source.values[at], buffer, elements, places, symbols, varying)
                     scf.YieldOp([])
             else:
-                self._store_fragment(source.values[at], buffer, elements, origins, symbols, varying)
+                self._store_fragment(source.values[at], buffer, elements, places, symbols, varying)
 
-    def _store_fragment(self, value: ir.Value, buffer: ir.Value, elements: list[Linear], origins: list[ir.Value],
+    def _store_fragment(self, value: ir.Value, buffer: ir.Value, elements: list[Linear], places: list[list[ir.Value]],
                         symbols: list[ir.Value], varying: ir.Value | None) -> None:
-        if all(e - elements[0] == linear(i) for i, e in enumerate(elements)):
-            where = self._offset(elements[0], origins, symbols)
+        if self._is_run(elements, places):
+            where = self._offset(elements[0], places[0], symbols)
             if varying is None:
                 self.store(value, buffer, where)
             else:
@@ -508,12 +522,12 @@ class FragmentLowering(ABC):
             return
         for i, e in enumerate(elements):
             part = vector.extract(value, [], [i])
-            where = self._offset(e, origins, symbols)
+            where = self._offset(e, places[i], symbols)
             if varying is None:
                 self.store(part, buffer, where)
                 continue
             branch = scf.IfOp(vector.extract(varying, [], [i]))
-            with ir.InsertionPoint(branch.then_block):
+            with ir.InsertionPoint(branch.then_block), self._scope():
                 self.store(part, buffer, where)
                 scf.YieldOp([])
 

@@ -11,6 +11,7 @@ from tilec.pipelines.cse import Cse
 from tilec.pipelines.dce import Dce
 from tilec.pipelines.kernel.dependent_launch import DependentLaunch
 from tilec.pipelines.kernel.libdevice import Libdevice
+from tilec.pipelines.kernel.merge_launches import MergeLaunches
 from tilec.pipelines.kernel_to_nvvm import KernelToNvvm
 from tilec.pipelines.passes import Entry, Upstream
 from tilec.pipelines.primop.decompose_softmax import DecomposeSoftmax
@@ -19,6 +20,7 @@ from tilec.pipelines.primop.group import Group
 from tilec.pipelines.primop.inplace_scatter import InplaceScatter
 from tilec.pipelines.primop.pack_weights import PackWeights
 from tilec.pipelines.primop.partition import Partition
+from tilec.pipelines.primop.write_states import WriteStates
 from tilec.pipelines.primop_to_tile import PrimopToTile
 from tilec.pipelines.targets import CpuTarget, GpuTarget
 from tilec.pipelines.tile_to_cpu import TileToCpu
@@ -31,6 +33,7 @@ PRIMOP: tuple[Entry, ...] = (
     Partition(),
     Group(),  # before the passes below, which then work on one layer and not on thirty
     InplaceScatter(),  # looks at all uses of a state inside a chunk, so while a chunk is still one function body
+    WriteStates(),  # once it is known which scatters write in place
     Fuse(),
     Group(),  # kernels of different chunks that came out equal
 )
@@ -53,6 +56,7 @@ CPU: tuple[Entry, ...] = (
 
 KERNEL: tuple[Entry, ...] = (
     TileToKernel(),
+    MergeLaunches(),  # before waits are placed: each part of a merged kernel waits at its own first access
     DependentLaunch(),  # when all accesses are known, and before their addresses are lowered and harder to move
 )
 
@@ -71,7 +75,11 @@ def cpu_pipeline(target: CpuTarget) -> tuple[Entry, ...]:
     return (*CPU, TileToCpu(target.name))
 
 
+def kernel_pipeline(target: GpuTarget) -> tuple[Entry, ...]:
+    """From tile functions to kernels, one thread's part each."""
+    return tuple(p for p in KERNEL if target.dependent_launch or not isinstance(p, DependentLaunch))
+
+
 def gpu_pipeline(target: GpuTarget) -> tuple[Entry, ...]:
     """From tile functions to NVVM."""
-    kernel = [p for p in KERNEL if target.dependent_launch or not isinstance(p, DependentLaunch)]
-    return (*kernel, *NVVM)
+    return (*kernel_pipeline(target), *NVVM)

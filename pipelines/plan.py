@@ -29,11 +29,11 @@ class Plan:
 
 
 def plan_module(module: ir.OpView | ir.Operation) -> Plan:
-    """The plan of a module whose kernels are tile functions in a nested module `kernels`."""
+    """The plan of a module whose kernels are tile or kernel functions in a nested module `kernels`."""
     symbols = primop.symbol_ranges(module.operation)
     table = ir.SymbolTable(module.operation)
-    nested = next(o for o in module.regions[0].blocks[0].operations if o.operation.name == "builtin.module")
-    kernels = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in functions(nested, "tile.kernel")}
+    nested = next(o for o in module.regions[0].blocks[0].operations if o.operation.name in ("builtin.module", "gpu.module"))
+    kernels = {ir.StringAttr(f.attributes["sym_name"]).value: f for f in functions(nested, "tile.arguments")}
     weights: dict[str, Weight] = {}
     states: dict[str, State] = {}
     entries = {}
@@ -100,16 +100,15 @@ class _EntryPlanner:
         name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
         passed = [values[v] for v in call.operands]
         if name in self.kernels:
-            roles = [ir.StringAttr(a).value for a in ir.ArrayAttr(self.kernels[name].attributes["tile.arguments"])]
-            if len(roles) == len(passed):  # in place
-                values[call.results[0]] = passed[roles.index("write")]
-            else:
-                result = call.results[0]
-                extents = extents_of(result)
-                buffer = self._buffer("temporary", "", str(primop.element_type(result)),
-                                      capacity(extents, self.symbols), extents)
-                values[result] = buffer
-                passed.append(buffer)
+            binding, results = self._binding(name, len(passed))
+            fresh = {}
+            for r, result in enumerate(call.results):
+                if -1 - r in binding:
+                    extents = extents_of(result)
+                    fresh[-1 - r] = self._buffer("temporary", "", str(primop.element_type(result)),
+                                                 capacity(extents, self.symbols), extents)
+            passed = [fresh[b] if b < 0 else passed[b] for b in binding]
+            values.update(zip(call.results, (passed[at] for at in results), strict=True))
             self.launches.append((name, passed))
             return
         chunk = self.table[name]
@@ -119,6 +118,20 @@ class _EntryPlanner:
                 self._call(op, inner)
             elif op.operation.name == "func.return":
                 values.update(zip(call.results, (inner[v] for v in op.operands), strict=True))
+
+    def _binding(self, name: str, operands: int) -> tuple[list[int], list[int]]:
+        """For each kernel argument an operand's number or -1 - r for the memory of result r; for each result its argument.
+
+        A merged launch says so itself. Otherwise the arguments are the operands, followed by the result unless it is
+        written in place.
+        """
+        declared = self.table[name]
+        if "tile.binding" in declared.attributes:
+            return (list(ir.DenseI64ArrayAttr(declared.attributes["tile.binding"])),
+                    list(ir.DenseI64ArrayAttr(declared.attributes["tile.results"])))
+        roles = [ir.StringAttr(a).value for a in ir.ArrayAttr(self.kernels[name].attributes["tile.arguments"])]
+        in_place = len(roles) == operands
+        return [*range(operands), *([] if in_place else [-1])], [roles.index("write")]
 
     def _place(self) -> int:
         """Gives every temporary an offset, largest first, at the lowest place free during its life."""

@@ -36,7 +36,7 @@ def pack(tensor: np.ndarray, weight: Weight) -> np.ndarray:
     else:
         words, target = tensor, packed.reshape(panels, columns, lanes)
     whole = rows // lanes
-    target[:whole] = words[:whole * lanes].reshape(whole, lanes, -1).transpose(0, 2, 1)
+    target[:whole] = words[:whole * lanes].reshape(whole, lanes, words.shape[1]).transpose(0, 2, 1)
     if rows % lanes:
         target[whole, :, :rows % lanes] = words[whole * lanes:].T
     return packed

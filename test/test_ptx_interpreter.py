@@ -579,7 +579,7 @@ def test_atomics_count_every_thread_once() -> None:
     atom.global.cas.b32 %r5, [%d1+12], 0, %r1;
     atom.global.exch.b64 %d5, [%d1+16], 9;
     atom.global.min.u64 %d6, [%d1+24], 5;
-    red.global.add.noftz.f16x2 [%d1+32], 0x3C004000;
+    mov.b32 %r7, 0x3C004000; red.global.add.noftz.f16x2 [%d1+32], %r7;
     atom.global.inc.u32 %r6, [%d1+36], 9;
 """
     out = launch(module(body, "out", 64), np.zeros(10, "u4"), grid=3)[0]
@@ -846,7 +846,7 @@ def test_asynchronous_copies_land_at_their_wait() -> None:
         ("    bar.sync 0;\n", "", "data race"),
         ("[%d4+512], [%d5+512]", "[%d4+520], [%d5+512]", "misaligned"),
         ("[%d4+512], [%d5+512]", "[%d4+528], [%d5+512]", "out of bounds: 16 bytes at shared"),
-        ("[%d4+512], [%d5+512]", "[%d4+512], [%d5+1024]", "out of bounds: 16 bytes at global"),
+        ("[%d4+512], [%d5+512]", "[%d4+512], [%d5+1024]", "out of bounds: 8 bytes at global"),
         ("[%d4+512], [%d5+512]", "[%d4], [%d5+512]", "cp.async in flight"),
     ],
 )
@@ -865,7 +865,7 @@ SHARED = ".shared .align 4 .b32 word[32]; mov.b64 %d3, word; mad.wide.u32 %d4, %
     [
         (ADDRESS + "ld.global.b32 %r2, [%d9+4];", "out of bounds: 4 bytes at global", 31),
         (ADDRESS + "st.global.b32 [%d9+-4], 0;", "out of bounds", 0),
-        ("cvt.u64.u32 %d9, %r1; st.global.b32 [%d9], 0;", "out of bounds", 0),
+        ("cvt.u64.u32 %d9, %r1; shl.b64 %d9, %d9, 2; st.global.b32 [%d9], 0;", "out of bounds", 0),
         ("mad.wide.u32 %d9, %r1, 2, %d1; ld.global.b32 %r2, [%d9];", "misaligned", 1),
         ("mad.wide.u32 %d9, %r1, 4, %d1; ld.global.v2.b32 {%r2, %r3}, [%d9];", "misaligned", 1),
         (ADDRESS + "setp.eq.u32 %p1, %r1, 9;\n@%p1 ld.global.b32 %r2, [%d9+128];", "out of bounds", 9),

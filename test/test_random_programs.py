@@ -36,7 +36,7 @@ def run_artifact(program: Program, artifact: Artifact, threads: int | None = Non
             cpu.state(name)[...] = held[name]
         results = dict(cpu.run("main", held, program.symbols))
         for name, state in program.aliases.items():
-            results.setdefault(name, cpu.state(state))
+            results[name] = cpu.state(state)
         return {n: reference.from_memory(a, program.dtypes[n]) for n, a in results.items()}
     finally:
         cpu.close()

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from tilec.errors import ContextLengthError, TargetError, TilecError, UnsupportedError
@@ -23,16 +24,18 @@ __version__ = "0.1.0"
 
 
 def compile(model: str | Path, output: str | Path | None = None, target: str = "auto", dtype: str = "bf16",
-            context: int | None = None) -> Artifact:
+            context: int | None = None, progress: Callable[[str], None] | None = None) -> Artifact:
     """Compiles a model (a GGUF file, a Hugging Face folder or a known name) and, with `output`, writes the artifact.
 
-    The folder `output` appears whole or not at all; it must be new, empty or an artifact, which is replaced.
+    The folder `output` appears whole or not at all; it must be new, empty or an artifact, which is replaced. `progress`
+    gets a line before a compilation that is not in the cache.
     """
     if output is not None:
         check_output(Path(output))  # before seconds of work
     checkpoint = open_checkpoint(resolve(model))
     check_tensors(checkpoint.config, checkpoint)
-    artifact, _ = compiled(checkpoint.config, resolve_target(target), dtype, choose_context(checkpoint.config, context))
+    held = choose_context(checkpoint.config, context)
+    artifact, _ = compiled(checkpoint.config, resolve_target(target), dtype, held, progress=progress)
     if output is not None:
         artifact.save(Path(output))
     return artifact

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -20,20 +21,41 @@ from tilec.pipelines.targets import CPU_TARGETS, GPU_TARGETS
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
-    try:
-        return options.run(options)
-    except TilecError as error:
-        print(f"tilec: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\ntilec: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # whoever read the output has left
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except OSError as error:
-        print(f"tilec: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
-        return 1
+    with _Interrupts() as interrupts:
+        try:
+            return options.run(options)
+        except BrokenPipeError:  # whoever read the output has left
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 141
+        except (Exception, KeyboardInterrupt) as error:
+            if interrupts.came:
+                print("\ntilec: interrupted", file=sys.stderr)
+                return 130
+            if isinstance(error, TilecError):
+                print(f"tilec: {error}", file=sys.stderr)
+            elif isinstance(error, OSError):
+                print(f"tilec: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
+            else:
+                raise
+            return 1
+
+
+class _Interrupts:
+    """Remembers that Ctrl-C was pressed: below MLIR's callbacks, and in workers, it surfaces as some other error."""
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def __enter__(self) -> _Interrupts:
+        def handle(number: int, frame: object) -> None:
+            self.came = True
+            raise KeyboardInterrupt
+
+        self._before = signal.signal(signal.SIGINT, handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -96,7 +118,7 @@ def _progress(text: str) -> None:
 def _compile(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     artifact = tilec.compile(options.model, options.output, options.target, options.dtype or DEFAULT_DTYPE,
-                             options.context)
+                             options.context, _progress)
     manifest = artifact.manifest
     size = sum(map(len, artifact.files.values()))
     print(f"{options.output}: {len(manifest.kernels)} kernels for {manifest.target}, {size / 1e3:.0f} kB, "

@@ -14,6 +14,7 @@ from pathlib import Path
 from mlir import ir
 
 from tilec.dialects import core
+from tilec.errors import TilecError
 from tilec.pipelines.diagnostics import Diagnostic
 from tilec.pipelines.passes import (
     PASSES,
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(args)
     except OSError as error:
         print(f"tilec-opt: error: {error.filename}: {error.strerror}", file=sys.stderr)
-    except (PipelineError, UnicodeDecodeError) as error:
+    except (PipelineError, TilecError, UnicodeDecodeError) as error:
         print(f"tilec-opt: error: {error}", file=sys.stderr)
     except Exception as error:
         if args.traceback:

@@ -3,6 +3,7 @@
 Every kernel lets the next one start at its very beginning and waits before its first access to memory that kernels
 write. As each of them waits for its predecessor to end, everything earlier has ended too, so no other hazard exists.
 Weights are read before the wait: at the top of a kernel their loads are moved above it with the arithmetic they need.
+Where a kernel begins with a branch that whole blocks take together, each arm has its own wait.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlir import ir
+from mlir.dialects import scf
 
 from tilec.dialects import kernel
 from tilec.pipelines.effects import is_pure
@@ -39,16 +41,27 @@ class DependentLaunch(Pass):
 
 def _insert(function: ir.OpView, prefetch: bool) -> None:
     block = body_of(function)
-    ops = list(block.operations)
     table = list(block.arguments)[-1]
     with function.operation.location:
-        with ir.InsertionPoint(ops[0]):
+        with ir.InsertionPoint.at_block_begin(block):
             kernel.LaunchDependents()
-        first = next((o for o in ops if _touches_written_memory(o, table)), ops[-1])
-        with ir.InsertionPoint(first):
-            wait = kernel.GridWait()
+        _insert_wait(block, table, set(block.arguments), prefetch)
+
+
+def _insert_wait(block: ir.Block, table: ir.Value, known: set[ir.Value], prefetch: bool) -> None:
+    """Puts a wait before the first access to written memory: inside both arms of a branch that all threads take alike."""
+    ops = list(block.operations)
+    first = next((o for o in ops if _touches_written_memory(o, table)), ops[-1])
+    arms = [r.blocks[0] for r in first.operation.regions if len(r.blocks)] if isinstance(first, scf.IfOp) else []
+    if len(arms) == 2:
+        known = known | {r for o in ops[:ops.index(first)] for r in o.results}
+        for arm in arms:
+            _insert_wait(arm, table, known, prefetch)
+        return
+    with ir.InsertionPoint(first):
+        wait = kernel.GridWait()
     if prefetch:
-        _hoist_weights(block, wait)
+        _hoist_weights(block, wait, table, known)
 
 
 def _is_constant_load(op: ir.OpView, table: ir.Value) -> bool:
@@ -62,11 +75,10 @@ def _touches_written_memory(op: ir.OpView, table: ir.Value) -> bool:
     return isinstance(op, kernel.LoadGlobal | kernel.StoreGlobal) and not _is_constant_load(op, table)
 
 
-def _hoist_weights(block: ir.Block, wait: ir.OpView) -> None:
+def _hoist_weights(block: ir.Block, wait: ir.OpView, table: ir.Value, known: set[ir.Value]) -> None:
     ops = list(block.operations)
     at = ops.index(wait)
-    table = list(block.arguments)[-1]
-    early = {r for o in ops[:at] for r in o.results} | set(block.arguments)
+    early = known | {r for o in ops[:at] for r in o.results}
     moved = 0
     for op in ops[at + 1:]:
         if len(op.operation.regions):

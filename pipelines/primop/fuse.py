@@ -7,7 +7,8 @@ one of these rules makes it a root of its own:
 2. A contraction (a sum of products of two different operands) joins only kernels that use it point by point, as the
    accumulator of an epilogue; anything else would repeat it.
 3. A value that comes out of a contraction and feeds another reduction is materialised: the epilogue ends there.
-4. A row reduction (norm, softmax) joins the kernel that uses it when it is broadcast back over the rows it reduced.
+4. A row reduction (norm, softmax) joins the kernel that uses it when it is broadcast back over the rows it reduced, and when
+   all reductions of that kernel have the same rows: a program makes each of them once, and then walks the row.
 5. A value behind a reduction, or dearer than `recompute` ops, is materialised where a contraction would repeat it.
 6. A value that several kernels use is recomputed in each if that costs a few elementwise ops, otherwise materialised.
 """
@@ -67,6 +68,7 @@ class _Facts:
     cost: int = 0  # elementwise ops that recomputing it takes, huge behind a reduction
     cut: bool = False  # certainly a root: returned, a scatter, or the end of an epilogue that a reduction reads
     groups: set[int] = field(default_factory=set)
+    rows: frozenset[int] | None = None  # of a reduction: the dimensions of its kernel's root along which its result varies
     in_body: bool = False  # evaluated for every element that some reduction of its kernel reads
     in_contraction: bool = False
 
@@ -97,6 +99,7 @@ def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int) -> None:
         if _is_root(ops, facts, i, uses, recompute):
             roots.append(i)
             facts[i].groups = {i}
+            facts[i].rows = _live(ops[i]) if isinstance(ops[i], REDUCTIONS) else None
         else:
             facts[i].groups = set().union(*(facts[u].groups for u, _ in uses))
             facts[i].in_body = any(isinstance(ops[u], REDUCTIONS) or facts[u].in_body for u, _ in uses)
@@ -156,13 +159,18 @@ def _is_root(ops: list[ir.OpView], facts: list[_Facts], i: int, uses: list[tuple
     groups = set().union(*(facts[u].groups for u, _ in uses))
     bodies = [isinstance(ops[u], REDUCTIONS) or facts[u].in_body for u, _ in uses]
     if is_contraction(op):  # rule 2
-        return len(groups) > 1 or any(bodies) or any(i not in facts[u].contractions for u, _ in uses) or \
-            not _reaches_root(ops, facts, i, groups)
+        if len(groups) > 1 or any(bodies) or any(i not in facts[u].contractions for u, _ in uses) or \
+                not _reaches_root(ops, facts, i, groups):
+            return True
+        fact.rows = _live(ops[next(iter(groups))])
+        return not _same_rows(facts, fact, groups)
     if fact.contractions and any(bodies):  # rule 3
         return True
     if isinstance(op, REDUCTIONS):  # rule 4
-        return len(groups) > 1 or any(facts[u].in_contraction or is_contraction(ops[u]) for u, _ in uses) or \
-            not _broadcast_back(ops, facts, i, next(iter(groups)))
+        if len(groups) > 1 or any(facts[u].in_contraction or is_contraction(ops[u]) for u, _ in uses):
+            return True
+        fact.rows = _broadcast_back(ops, facts, i, next(iter(groups)))
+        return fact.rows is None or not _same_rows(facts, fact, groups)
     if (fact.reduced or fact.cost > recompute) and any(
             facts[u].in_contraction and not is_contraction(ops[u]) and _grows(ops[u], op) for u, _ in uses):  # rule 5
         return True
@@ -173,14 +181,25 @@ def _grows(user: ir.OpView, op: ir.OpView) -> bool:
     return len([e for e in primop.space_of(user) if e != linear(1)]) > len([e for e in extents_of(op.result) if e != linear(1)])
 
 
+def _live(root: ir.OpView) -> frozenset[int]:
+    """The dimensions of a root that have more than one element."""
+    extents = extents_of(root.result) if isinstance(root, REDUCTIONS) else primop.space_of(root)
+    return frozenset(d for d, e in enumerate(extents) if e != linear(1))
+
+
+def _same_rows(facts: list[_Facts], fact: _Facts, groups: set[int]) -> bool:
+    """Whether the reductions that have joined the kernel so far have the rows of this one."""
+    return all(other.rows in (None, fact.rows) for other in facts if other is not fact and other.groups == groups)
+
+
 def _reaches_root(ops: list[ir.OpView], facts: list[_Facts], contraction: int, groups: set[int]) -> bool:
     """Whether the one kernel that uses the contraction does so in its epilogue."""
     root = next(iter(groups))
     return contraction in facts[root].contractions
 
 
-def _broadcast_back(ops: list[ir.OpView], facts: list[_Facts], reduction: int, root: int) -> bool:
-    """Whether the kernel reads the reduction's result along whole dimensions of its root, everywhere the same."""
+def _broadcast_back(ops: list[ir.OpView], facts: list[_Facts], reduction: int, root: int) -> frozenset[int] | None:
+    """The whole dimensions of its root along which a kernel reads a reduction's result, None if it reads it otherwise."""
     number = {result: i for i, o in enumerate(ops) for result in o.results}
     views: set[tuple[Linear, ...]] = set()
 
@@ -211,10 +230,10 @@ def _broadcast_back(ops: list[ir.OpView], facts: list[_Facts], reduction: int, r
     rank = len(extents_of(top.result)) if isinstance(top, REDUCTIONS) else len(primop.space_of(top))
     walk(root, tuple(dim(d) for d in range(rank)), False)
     if len(views) != 1:
-        return False
+        return None
     view = [e for e in next(iter(views)) if not e.is_constant]
-    return all(len(e.terms) == 1 and e == dim(*_only_dim(e)) and _only_dim(e)[0] < rank for e in view) and \
-        len(set(view)) == len(view)
+    whole = all(len(e.terms) == 1 and e == dim(*_only_dim(e)) and _only_dim(e)[0] < rank for e in view)
+    return frozenset(_only_dim(e)[0] for e in view) & _live(top) if whole and len(set(view)) == len(view) else None
 
 
 def _slice(ops: list[ir.OpView], number: dict[ir.Value, int], roots: set[int], root: int) -> list[ir.OpView]:

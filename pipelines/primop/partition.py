@@ -9,10 +9,10 @@ from mlir import ir
 from tilec.dialects import primop
 from tilec.dialects.index_expr import identity, make_map
 from tilec.pipelines.passes import Pass
+from tilec.pipelines.primop.fuse import FREE
 from tilec.pipelines.primop.outline import body_of, erase, extents_of, fresh_name, functions, outline
 
 IO = ("primop.input", "primop.output", "func.return", "func.call")
-FREE = (primop.Constant, primop.Iota)
 MARKS = ("primop.chunk", "primop.chunk_index")
 
 
@@ -37,6 +37,9 @@ def _partition(module: ir.OpView, entry: ir.OpView) -> None:
             op.operation.move_before(first.operation)
         elif isinstance(op, primop.Output):
             op.operation.move_before(ops[-1].operation)  # the return
+    _copy_uncomputed_outputs(module, block, first)
+    _give_each_chunk_its_own(block)
+    ops = list(block.operations)
     computing = [op for op in ops if op.operation.name not in IO]
     chunks: dict[int, list[ir.OpView]] = {}
     for op in computing:
@@ -63,7 +66,7 @@ def _chunk(user: ir.OpView, chunk_of: dict[ir.Value, int]) -> int | None:
     return chunk_of.get(results[0])
 
 
-def _copy_uncomputed_outputs(module: ir.OpView, block: ir.Block) -> None:
+def _copy_uncomputed_outputs(module: ir.OpView, block: ir.Block, first: ir.OpView) -> None:
     """Makes an output that is an input, a constant or an iota a computed one, so that it has memory of its own."""
     symbols = len(primop.symbol_ranges(module.operation))
     for op in block.operations:
@@ -72,8 +75,9 @@ def _copy_uncomputed_outputs(module: ir.OpView, block: ir.Block) -> None:
         source = op.value.owner.opview
         if isinstance(source, FREE) or isinstance(source, primop.Input) and op.alias != source.label:
             extents = extents_of(op.value)
-            with op.operation.location, ir.InsertionPoint(op):
-                copy = primop.Cast(operand=op.value, space=make_map(0, symbols, extents), result=op.value.type,
+            with op.operation.location, ir.InsertionPoint(first):
+                value = source.operation.clone().results[0] if isinstance(source, FREE) else op.value
+                copy = primop.Cast(operand=value, space=make_map(0, symbols, extents), result=op.value.type,
                                    maps=[make_map(len(extents), symbols, identity(len(extents)))])
             op.operation.operands[0] = copy.result
 
@@ -95,6 +99,8 @@ def _give_each_chunk_its_own(block: ir.Block) -> None:
                     if name in user.attributes:
                         copy.attributes[name] = user.attributes[name]
             user.operation.operands[use.operand_number] = copies[_index(user)].results[0]
+        if not list(op.result.uses):
+            op.operation.erase()
 
 
 def _index(op: ir.OpView) -> int:

@@ -6,8 +6,8 @@
     module.kernel("scale").launch(grid=n // 128, block=128, args=[x, y, 2.0], memory=memory)
     result = memory.read(y, n, "f4")
 
-Asynchronous copies land as late as they may, memory and registers start out as poison, and races, divergence and stray accesses are
-`Fault`s that name the place. `Unsupported` means that the kernel uses something the interpreter does not model.
+Asynchronous copies land as late as they may, memory and registers start out as poison, and races, divergence and stray
+accesses are `Fault`s that name the place. `Unsupported` means that the kernel uses something that is not modelled.
 """
 
 from . import ops as ops

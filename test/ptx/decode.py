@@ -1,7 +1,8 @@
 """From statements to closures, by a table: `@instruction("name")` over one function per mnemonic.
 
-A decoder function takes the modifiers it understands off the `Decoder`; whatever is left over is refused, so that nothing is ever
-skipped. It returns a `Run`, which executes the instruction for a set of lanes and returns None to go on, or where its lanes go.
+A decoder function takes the modifiers it understands off the `Decoder`; whatever is left over is refused, so that
+nothing is ever skipped. It returns a `Run`, which executes the instruction for a set of lanes and returns None to go
+on, or where its lanes go.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ Run = Callable[["Batch", Lanes], "list[tuple[Key, Lanes]] | None"]
 Read = Callable[["Batch", Lanes], Array]
 Write = Callable[["Batch", Lanes, Array], None]
 
-_TABLE: dict[str, list[tuple[bool | None, Callable[[Decoder], Run | list[Run]]]]] = {}
+Decode = Callable[["Decoder"], "Run | list[Run]"]
+
+_TABLE: dict[str, list[tuple[bool | None, Decode]]] = {}
 
 
-def instruction(*names: str, floating: bool | None = None):  # type: ignore[no-untyped-def]
-    """Register a decoder for mnemonics (dotted ones win over their prefixes), for all types or only (non-)floating ones."""
+def instruction(*names: str, floating: bool | None = None) -> Callable[[Decode], Decode]:
+    """Register a decoder for mnemonics (longer dotted ones win), for all types or only for (non-)floating ones."""
 
-    def register(function: Callable[[Decoder], Run | list[Run]]) -> Callable[[Decoder], Run | list[Run]]:
+    def register(function: Decode) -> Decode:
         for name in names:
             _TABLE.setdefault(name, []).append((floating, function))
         return function
@@ -65,18 +68,17 @@ class Program:
         self._refuse_recursion(name, ())
 
     def _function(self, function: Function) -> None:
-        self.entries[function.name] = start = len(self.steps)
-        starts = []
-        decoders = []
+        if function.refused:
+            raise Unsupported(f"{', '.join('.' + each for each in function.refused)} of {function.name}")
+        self.entries[function.name] = len(self.steps)
+        starts: list[int] = []
         for statement in function.statements:
-            decoders.append(Decoder(self, function, statement, starts))
             starts.append(len(self.steps))
-            for run in decoders[-1].decode():
-                self.steps.append(Step(run, decoders[-1].guard, statement))
+            decoder = Decoder(self, function, statement, starts)
+            self.steps += [Step(run, decoder.guard, statement) for run in decoder.decode()]
         end = Statement("ret", (), None, "ret (end of body)", 0)
         starts.append(len(self.steps))
         self.steps.append(Step(Decoder(self, function, end, starts).decode()[0], None, end))
-        assert start < len(self.steps)
 
     def _refuse_recursion(self, name: str, callers: tuple[str, ...]) -> None:
         if name in callers:
@@ -122,7 +124,7 @@ class Decoder:
             raise Unsupported(f"{error} ({where})") from None
         return found if isinstance(found, list) else [found]
 
-    def _look_up(self) -> Callable[[Decoder], Run | list[Run]]:
+    def _look_up(self) -> Decode:
         parts = [self.mnemonic, *self.modifiers]
         types = [TYPES[each] for each in self.modifiers if each in TYPES]
         for length in range(len(parts), 0, -1):
@@ -262,7 +264,7 @@ class Decoder:
     def address(self, at: int) -> Read:
         """Reads an `[address]` operand as int64, one entry for each of the lanes only."""
         operand = self.operands[at]
-        if not isinstance(operand, Address):
+        if not isinstance(operand, Address) or operand.rest:
             raise Unsupported(f"operand {operand} where an address is needed")
         base, offset = operand.base, operand.offset
         wide = TYPES["u32"] if isinstance(base, Register) and base.width == 32 else TYPES["s64"]
@@ -285,7 +287,7 @@ def immediate(operand: Immediate, kind: Type) -> Array:
     if operand.width and operand.width != kind.width:
         if kind.name != "f32":
             raise Unsupported(f"a {operand.width}-bit float literal as {kind.name}")
-        return np.uint64(bits).view(np.float64).astype(np.float32).view(np.uint32)
+        return np.asarray(bits, np.uint64).view(np.float64).astype(np.float32).view(np.uint32)
     if kind.width == 1:
         return np.asarray(bool(bits))
     if kind.floating and not operand.width and kind.native:

@@ -1,4 +1,4 @@
-"""What a launch can report. Two kinds only: the kernel is wrong, or the interpreter does not know the instruction; it never guesses."""
+"""What a launch can report: the kernel is wrong, or the interpreter does not know the instruction. It never guesses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from __future__ import annotations
 class Fault(Exception):
     """The kernel broke a rule. Raised with the rule and the offending lane, completed by the machine with the place.
 
-    Attributes: `kernel`, `instruction` (its text), `line` (in the PTX), `block` and `thread` (x, y, z), `rule` (the message alone).
+    Attributes: `kernel`, `instruction` (its text), `line` (in the PTX), `block` and `thread` (x, y, z), `rule` (the
+    message).
     """
 
     def __init__(self, rule: str, lane: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """The PTX scalar types: how each is stored in a register, and the rounding that NumPy itself does not offer.
 
-Registers hold unsigned bit patterns. `decode` gives arrays to compute on (f16 and bf16 become float32, packed pairs get a last
-axis of 2, so that one elementwise function serves every type) and `encode` rounds back to the nearest even.
+Registers hold unsigned bit patterns. `decode` gives arrays to compute on (f16 and bf16 become float32, packed pairs get
+a last axis of 2, so that one elementwise function serves every type) and `encode` rounds back to the nearest even.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STORAGE = {1: np.dtype(bool), 8: np.dtype("u1"), 16: np.dtype("u2"), 32: np.dtyp
 
 @dataclass(frozen=True)
 class Type:
-    """A PTX type such as `s32`; `kind` is b, u, s, f, bf or pred, `width` the bits of the register or memory it takes."""
+    """A PTX type such as `s32`; `kind` is b, u, s, f, bf or pred, `width` its bits in a register or in memory."""
 
     name: str
     kind: str
@@ -58,8 +58,8 @@ class Type:
 
 TYPES = {f"{kind}{width}": Type(f"{kind}{width}", kind, width) for kind in "bus" for width in (8, 16, 32, 64)}
 TYPES |= {f"f{width}": Type(f"f{width}", "f", width) for width in (16, 32, 64)}
-TYPES |= {"f16x2": Type("f16x2", "f", 32, True), "bf16": Type("bf16", "bf", 16), "bf16x2": Type("bf16x2", "bf", 32, True)}
-TYPES |= {"pred": Type("pred", "pred", 1)}
+TYPES |= {"pred": Type("pred", "pred", 1), "bf16": Type("bf16", "bf", 16)}
+TYPES |= {"f16x2": Type("f16x2", "f", 32, True), "bf16x2": Type("bf16x2", "bf", 32, True)}
 
 
 def split(bits: Array, parts: int) -> Array:
@@ -78,7 +78,7 @@ def bf16_to_f32(bits: Array) -> Array:
 
 
 def f32_to_bf16(values: Array) -> Array:
-    """bfloat16 bit patterns (uint16) of `values`, to nearest even; float64 is first narrowed so that it rounds only once."""
+    """bfloat16 bit patterns (uint16) of `values`, to nearest even; float64 is narrowed so that it rounds only once."""
     values = np.asarray(values)
     single = odd_single(values) if values.dtype == np.float64 else values.astype(np.float32)
     bits = single.view(np.uint32)
@@ -95,12 +95,16 @@ def odd_single(values: Array) -> Array:
 
 
 def odd_double(total: Array, error: Array) -> Array:
-    """total + error (|error| under half an ulp of total) as float64 rounded to odd, so that rounding it again is exact."""
+    """total + error (at most half an ulp of total) as float64 rounded to odd, so that rounding it again is exact."""
     bits = total.view(np.int64)
     inexact = (error != 0) & np.isfinite(total)
     toward_zero = (error < 0) != (total < 0)
     bits = np.where(inexact & (bits & 1 == 0), bits + np.where(toward_zero, -1, 1), bits)
     return bits.view(np.float64)
+
+
+def select(choice: Array, a: Array, b: Array) -> Array:
+    return np.asarray(np.where(choice, a, b))
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -127,7 +131,7 @@ def narrow(values: Array, to: Type, mode: str) -> Array:
 
 
 def fma_single(a: Array, b: Array, c: Array, mode: str) -> Array:
-    """a * b + c of float32 values, rounded once. The product is exact in float64; only a tie needs the exact error of the sum."""
+    """a * b + c of float32 values, rounded once: the product is exact in float64; only a tie needs the sum's error."""
     product, addend = np.multiply(a, b, dtype=np.float64), np.asarray(c, np.float64)
     total = np.asarray(product + addend)
     if mode == "rn" and not np.any((total.view(np.uint64) & np.uint64(0x1FFFFFFF)) == 0x10000000):
@@ -137,6 +141,7 @@ def fma_single(a: Array, b: Array, c: Array, mode: str) -> Array:
 
 def fma_double(a: Array, b: Array, c: Array) -> Array:
     """a * b + c of float64 values through a double-double product (Dekker); off by an ulp only next to a tie."""
+
     def halves(x: Array) -> tuple[Array, Array]:
         big = x * 134217729.0
         high = big - (big - x)

@@ -1,8 +1,8 @@
 """Runs a decoded kernel over all threads of a batch of blocks at once.
 
-Threads that are at the same place form one group, executed as a vector. The group with the smallest key (deepest call, then lowest
-program counter) runs first and is merged with any group it reaches, which reconverges structured control flow. Threads that wait
-for others are parked; when nobody can run and somebody is parked, that is a deadlock.
+Threads that are at the same place form one group, executed as a vector. The group with the smallest key (deepest call,
+then lowest program counter) runs first and is merged with any group it reaches, which reconverges structured control
+flow. Threads that wait for others are parked; when nobody can run and somebody is parked, that is a deadlock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .parser import Parser, Register, Variable
 from .spaces import Global, Order, Shared, Space, local_space
 
 Dim = int | tuple[int, ...]
-PATIENCE = 20000  # groups chosen in a row with others ready, after which the others get turns: lets spin loops end
+PATIENCE = 2000  # groups chosen in a row with others ready, after which the others get turns: lets spin loops end
 State = TypeVar("State")
 
 
@@ -35,7 +35,7 @@ def triple(dim: Dim) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class Report:
-    """What a launch did: instructions executed (each for many threads), and its part in programmatic dependent launch."""
+    """What a launch did: instructions executed (each for many threads); its part in programmatic dependent launch."""
 
     steps: int
     waited: bool
@@ -65,16 +65,17 @@ class Launch:
 
 
 class Batch:
-    """The threads of some blocks, running. Instructions act on it through `registers`, the spaces, and the scheduling methods."""
+    """The running threads of some blocks: their registers, the memory they see, and the scheduler."""
 
     def __init__(self, launch: Launch, first: int, blocks: int) -> None:
-        self.launch, self.addresses = launch, launch.addresses
+        self.launch: Launch = launch
+        self.addresses = launch.addresses
         self.size = blocks * launch.threads
         self.sets = LaneSets(self.size)
         self.order = Order(blocks, launch.threads)
-        self.thread = self.order.thread
+        self.thread: Array = self.order.thread
         self.linear_block = first + self.order.block
-        self.lane = np.arange(self.size) % 32
+        self.lane: Array = np.arange(self.size) % 32
         self.registers: list[Any] = [None] * len(launch.program.slots)
         self.defined: list[Lanes | None] = [None] * len(launch.program.slots)
         self.exited = self.thread >= math.prod(launch.block)
@@ -94,7 +95,8 @@ class Batch:
         """The state that one family of instructions keeps for this batch, made on first use as kind(batch)."""
         if kind not in self._states:
             self._states[kind] = kind(self)  # type: ignore[call-arg]
-        return self._states[kind]  # type: ignore[no-any-return]
+        found: State = self._states[kind]
+        return found
 
     # Registers
 
@@ -133,7 +135,7 @@ class Batch:
     # Memory
 
     def route(self, space: str, lanes: Lanes, at: Array) -> list[tuple[Space, Lanes, Array]]:
-        """The memory that an access to `space` goes to: for generic addresses up to three, each with its lanes and own addresses."""
+        """Where an access to `space` goes; for generic addresses several memories, each with its lanes and addresses."""
         if space == "shared":
             return [(self.shared, lanes, at)]
         if space == "local":
@@ -180,7 +182,7 @@ class Batch:
             del self.parked[key]
 
     def rendezvous(self, lanes: Lanes, members: Read | None) -> Lanes:
-        """Warp-synchronous instructions: those lanes whose every partner in the member mask has arrived; the others are parked.
+        """For warp-synchronous instructions: the lanes whose partners are all here; the others are parked.
 
         `members` reads the mask operand; None means all 32 lanes.
         """
@@ -194,11 +196,11 @@ class Batch:
         masks = np.broadcast_to(masks, (self.size,))
         named = (masks >> self.lane.astype(np.uint32)) & np.uint32(1) == 1
         if (outside := arrived.mask & ~named).any():
-            raise Fault("divergent warp instruction: a lane executes it that its member mask does not name", int(outside.argmax()))
+            raise Fault("divergent warp instruction: its member mask does not name the lane", int(outside.argmax()))
         warp = self.order.warp
         gone = np.packbits(self.exited, bitorder="little").view(np.uint32)[warp]
         if (lost := arrived.mask & (masks & gone != 0)).any():
-            raise Fault("divergent warp instruction: a lane named in the member mask is absent, it has exited", int(lost.argmax()))
+            raise Fault("divergent warp instruction: a lane named in the member mask is absent", int(lost.argmax()))
         complete = np.zeros(self.size, bool)
         for mask in np.unique(masks[arrived.index]):
             same = arrived.mask & (masks == mask)
@@ -239,6 +241,8 @@ class Batch:
             launch.steps += 1
             outcome = None
             try:
+                if launch.steps > launch.max_steps:
+                    raise Fault(f"no end after {launch.max_steps} instructions")
                 if step.guard is not None:
                     chosen = step.guard(self, lanes) & lanes.mask
                     count = np.count_nonzero(chosen)
@@ -262,8 +266,6 @@ class Batch:
             if other is not None and self.key >= other:
                 self.schedule(self.key, lanes)
                 return
-            if launch.steps > launch.max_steps:
-                raise self._placed(Fault(f"no end after {launch.max_steps} instructions"), lanes)
 
     def _deadlock(self) -> Fault:
         places = []
@@ -272,7 +274,7 @@ class Batch:
             places.append(f"{lanes.count} at `{text}`")
         first = self.launch.program.steps[self.key[1]].statement.opcode
         kind = "divergent barrier" if first.startswith("bar") else "divergent warp instruction"
-        return Fault(f"deadlock, {kind}: threads wait for others that have exited or wait elsewhere ({', '.join(places)})")
+        return Fault(f"deadlock, {kind}: these wait for threads that exited or wait elsewhere: {', '.join(places)}")
 
     def _placed(self, fault: Fault, lanes: Lanes) -> Fault:
         lane = fault.lane if fault.lane is not None else int(lanes.mask.argmax())
@@ -299,7 +301,7 @@ class Module:
         return [name for name, function in self.functions.items() if function.entry]
 
     def kernel(self, name: str) -> Kernel:
-        """Decode a kernel. Raises KeyError for a name that is not an entry, Unsupported for what the interpreter does not know."""
+        """Decode a kernel. Raises KeyError for a name that is not an entry, Unsupported for what is not modelled."""
         if name not in self.kernels:
             raise KeyError(f"need one of the kernels {self.kernels}, but got {name}")
         return Kernel(self, name)
@@ -349,11 +351,14 @@ class Kernel:
     ) -> Report:
         """Run to the end or to the first `Fault`.
 
-        args: one for each parameter: int (a pointer, or any integer of the parameter's size), float (.f32, .f64), NumPy scalar,
-            array or bytes. block: threads; by default the kernel's `.reqntid`. shared_bytes: of dynamic shared memory.
+        args: one for each parameter: int (a pointer, or any integer of the parameter's size), float (.f32, .f64), NumPy
+            scalar or array, or bytes.
+        block: threads; by default the kernel's `.reqntid`.
+        shared_bytes: of dynamic shared memory.
         pending: buffers that the previous kernel may still be writing until griddepcontrol.wait.
-        cross_block: buffers through which blocks may talk to each other. batch_threads: how many threads run at the same time
-            (blocks that wait for each other must fit). max_steps: instructions after which the kernel counts as endless.
+        cross_block: buffers through which blocks may talk to each other.
+        batch_threads: how many threads run at the same time; blocks that wait for each other must fit.
+        max_steps: instructions (each for many threads) after which the kernel counts as endless.
         """
         required = self.function.block
         if block is None and required is None:

@@ -1,4 +1,4 @@
-"""Global memory of the interpreter: one arena of bytes in which no allocation touches the next and nothing starts out as a number."""
+"""Global memory: an arena in which no allocation touches the next and nothing starts out as a number."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ class Regions:
         self.starts.insert(at, start)
         self.ends.insert(at, start + size)
 
-    def check(self, what: str, at: Array, nbytes: int) -> None:
-        """Raise at the first of the addresses `at` whose `nbytes` are not inside one range, or not aligned to `nbytes`."""
+    def check(self, what: str, at: Array, nbytes: int, align: int) -> None:
+        """Raise at the first of the addresses `at` that is no multiple of `align`, or whose bytes are not inside one range."""
+        if np.bitwise_or.reduce(at) & (align - 1):
+            bad = int(np.flatnonzero(at & (align - 1))[0])
+            raise Fault(f"misaligned: this needs a multiple of {align}, but got {what} address {at[bad]:#x}", bad)
         low, high = int(at.min()), int(at.max()) + nbytes
         place = bisect.bisect(self.starts, low) - 1
         if place < 0 or high > self.ends[place]:
@@ -42,19 +45,15 @@ class Regions:
             outside = (near < 0) | (at + nbytes > np.array([*self.ends, 0], np.int64)[near])
             if outside.any():
                 bad = int(np.flatnonzero(outside)[0])
-                raise Fault(
-                    f"out of bounds: {nbytes} bytes at {what} address {at[bad]:#x} lie in no allocation{self.nearest(int(at[bad]))}", bad
-                )
-        if np.bitwise_or.reduce(at) & (nbytes - 1):
-            bad = int(np.flatnonzero(at & (nbytes - 1))[0])
-            raise Fault(f"misaligned: a {nbytes}-byte access needs a multiple of {nbytes}, got {what} address {at[bad]:#x}", bad)
+                near_by = self.nearest(int(at[bad]))
+                raise Fault(f"out of bounds: {nbytes} bytes at {what} address {at[bad]:#x} {near_by}", bad)
 
     def nearest(self, address: int) -> str:
         place = bisect.bisect(self.starts, address) - 1
         if place < 0:
-            return ""
+            return "lie below all allocations"
         start, end = self.starts[place], self.ends[place]
-        return f" (nearest below: {end - start} bytes at {start:#x}, {address - start} bytes before)"
+        return f"lie {address - start} bytes into {end - start} bytes allocated at {start:#x}"
 
     def whole(self, pointer: int) -> tuple[int, int]:
         place = bisect.bisect(self.starts, pointer) - 1
@@ -74,9 +73,9 @@ class Memory:
         self.top = GUARD
 
     def alloc(self, content: int | Array, align: int = 256) -> int:
-        """Room for `content` bytes (poisoned with 0xFF: NaNs), or for an array, which is copied in. Returns the pointer."""
+        """Room for `content` bytes (poisoned with 0xFF: NaNs), or for an array, copied in. Returns the pointer."""
         data = None if isinstance(content, int) else np.ascontiguousarray(content).reshape(-1).view(np.uint8)
-        size = len(data) if data is not None else int(content)  # type: ignore[call-overload]
+        size = len(data) if data is not None else int(content)
         start = -(-self.top // align) * align
         self.top = start + size + GUARD
         if self.top > len(self.bytes):

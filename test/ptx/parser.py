@@ -1,7 +1,8 @@
 """PTX text to functions of statements with resolved operands.
 
-Names are resolved here (scopes, register ranges such as `%r<9>`, labels inside braces), so that decoding never sees a string it has
-to look up. Instructions stay undecoded: a module may hold kernels that the interpreter cannot run, as long as nobody launches them.
+Names are resolved here (scopes, register ranges such as `%r<9>`, labels inside braces), so that decoding never sees a
+string it has to look up. Instructions stay undecoded: a module may hold kernels that cannot be run here, while nobody
+launches them.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Name:
-    """A special register, a label or a function: whatever no scope declares as a register or variable."""
+    """A special register, a function, or text that only some instruction we do not know can mean something by."""
 
     name: str
 
@@ -68,8 +69,11 @@ class Vector:
 
 @dataclass(frozen=True)
 class Address:
+    """`[base + offset, rest]`; the rest are coordinates and the like."""
+
     base: Operand
     offset: int
+    rest: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,7 @@ class Function:
     parameters: list[Variable]
     returns: list[Variable]
     block: tuple[int, int, int] | None = None
+    refused: list[str] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
 
@@ -138,7 +143,8 @@ class Scope:
 
 VARIABLE = re.compile(
     r"\.(?P<space>shared|local|global|const|param)\b\s*(?:\.align\s+(?P<align>\d+)\s*)?\.(?P<type>[a-z]\d+)\s+"
-    r"(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s+)?)?(?P<name>[\w$%]+)\s*(?P<array>\[\s*(?P<count>\d*)\s*\])?\s*(?:=\s*(?P<init>.*))?",
+    r"(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s+)?)?"
+    r"(?P<name>[\w$%]+)\s*(?P<array>\[\s*(?P<count>\d*)\s*\])?\s*(?:=\s*(?P<init>.*))?",
     re.S,
 )
 HEADER = re.compile(
@@ -146,9 +152,11 @@ HEADER = re.compile(
     r"(?:\((?P<parameters>[^)]*)\))?(?P<directives>.*)",
     re.S,
 )
-DIRECTIVES = {"maxntid", "reqntid", "minnctapersm", "maxnreg", "noreturn", "reqnctapercluster", "maxclusterrank", "explicitcluster"}
+DIRECTIVES = {"maxntid", "reqntid", "minnctapersm", "maxnreg", "noreturn"}  # clusters are not modelled
 TOKEN = re.compile(r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<label>[\w$]+)\s*:(?!:)|(?P<statement>[^;]*);)")
-NUMBER = re.compile(r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?|-?\d*\.\d*(?:[eE][+-]?\d+)?")
+NUMBER = re.compile(
+    r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?|-?\d*\.\d*(?:[eE][+-]?\d+)?"
+)
 
 
 def literal(text: str) -> Immediate:
@@ -176,10 +184,10 @@ def operand(text: str, scope: Scope) -> Operand:
     if text[0] in "{(":
         return Vector(tuple(operand(item, scope) for item in commas(text[1:-1])))
     if text[0] == "[":
-        match = re.fullmatch(r"\[\s*([\w$%]+)\s*(?:\+\s*(-?\w+)|(-\d+))?\s*\]", text)
-        if not match:
-            raise Unsupported(f"address `{text}`")
-        return Address(operand(match[1], scope), int(match[2] or match[3] or "0", 0))
+        first, *rest = commas(text[1:-1])
+        if match := re.fullmatch(r"([\w$%]+)\s*(?:\+\s*(-?\w+)|(-\d+))?", first):
+            offset = int(match[2] or match[3] or "0", 0)
+            return Address(operand(match[1], scope), offset, tuple(operand(item, scope) for item in rest))
     if text[0] == "!":
         return Not(operand(text[1:].strip(), scope))
     if "|" in text:
@@ -187,8 +195,6 @@ def operand(text: str, scope: Scope) -> Operand:
         return Pair(operand(first.strip(), scope), operand(second.strip(), scope))
     if NUMBER.fullmatch(text):
         return literal(text)
-    if not re.fullmatch(r"[\w$%.]+", text):
-        raise Unsupported(f"operand `{text}`")
     return scope.find(text)
 
 
@@ -208,7 +214,7 @@ def variable(text: str, function: str = "", entry: bool = False) -> Variable:
 
 
 class Parser:
-    """Splits a module into its top-level pieces; comments and source locations are blanked, so that lines stay countable."""
+    """Splits a module into its top-level pieces. Comments and source locations become blanks, to keep line numbers."""
 
     def __init__(self, text: str) -> None:
         def blank(match: re.Match[str]) -> str:
@@ -246,11 +252,13 @@ class Parser:
         if not match:
             raise Unsupported(f"function header `{header}`")
         name, entry = match["name"], match["kind"] == "entry"
-        read = [[variable(item, name, entry) for item in commas(match[part] or "")] for part in ("parameters", "returns")]
-        function = self.functions[name] = Function(name, entry, *read)
+        parameters, returns = (
+            [variable(item, name, entry) for item in commas(match[part] or "")] for part in ("parameters", "returns")
+        )
+        function = self.functions[name] = Function(name, entry, parameters, returns)
         for directive, values in re.findall(r"\.(\w+)((?:\s*\d+\s*,?)*)", match["directives"]):
             if directive not in DIRECTIVES:
-                raise Unsupported(f"directive `.{directive}` of {name}")
+                function.refused.append(directive)
             if directive == "reqntid":
                 sizes = [int(value) for value in re.findall(r"\d+", values)] + [1, 1]
                 function.block = (sizes[0], sizes[1], sizes[2])

@@ -1,13 +1,14 @@
 """Shared, global and local memory as lanes see them, with the shadow state that finds races.
 
-A shadow entry covers a `grain`: the smallest access that the kernel makes to that space. Accesses are aligned, so this loses nothing
-against one entry per byte.
+A shadow entry covers a `grain`: the smallest access that the kernel makes to that space. Accesses are aligned, so this
+loses nothing against one entry per byte.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +17,14 @@ from .formats import Array
 from .lanes import Lanes
 from .memory import BASE, LOCAL_BASE, POISON, SHARED_BASE, Memory, Range, Regions, spans, within
 
+Change = Callable[[Array, Array], Array]
 ATOMIC = 1 << 10
 IN_FLIGHT = 1 << 62
 
 
 @dataclass(frozen=True)
 class Access:
-    """How an instruction touches memory. `strong` accesses (atomics, volatile, relaxed, acquire, release) do not race each other."""
+    """How an instruction touches memory. `strong`: atomic, volatile, relaxed, acquire; these do not race each other."""
 
     nbytes: int
     strong: bool = False
@@ -33,8 +35,8 @@ class Access:
 class Order:
     """Happens-before within each block: a vector clock per warp, advanced by barriers (Lamport; FastTrack's epochs).
 
-    A token is time << 11 | atomic << 10 | thread. `known[w, u]` is the last time of warp u of the block that warp w is ordered after,
-    `floor` a token below which a lane is ordered after everything in its block.
+    A token is time << 11 | atomic << 10 | thread. `known[w, u]` is the last time of warp u of the block that warp w is
+    ordered after, `floor` a token below which a lane is ordered after everything in its block.
     """
 
     def __init__(self, blocks: int, threads: int) -> None:
@@ -88,9 +90,10 @@ class Space:
         """`origin` is, per lane, what to add to an address for the place in `data`."""
         self.data, self.regions, self.origin, self.grain = data, regions, origin, grain
 
-    def locate(self, lanes: Lanes, at: Array, nbytes: int) -> Array:
+    def locate(self, lanes: Lanes, at: Array, nbytes: int, align: int = 0) -> Array:
+        """Where in `data` the lanes' addresses are. `align` defaults to nbytes."""
         try:
-            self.regions.check(self.name, at, nbytes)
+            self.regions.check(self.name, at, nbytes, align or nbytes)
         except Fault as fault:
             assert fault.lane is not None
             fault.lane = int(lanes.numbers[fault.lane])
@@ -102,7 +105,7 @@ class Space:
     def writing(self, lanes: Lanes, at: Array, where: Array, access: Access, changed: Array | None) -> None:
         """Check and note a write; `changed` says which lanes alter what is there (None: any may)."""
 
-    def load(self, lanes: Lanes, at: Array, access: Access, dtype: np.dtype) -> Array:  # type: ignore[type-arg]
+    def load(self, lanes: Lanes, at: Array, access: Access, dtype: np.dtype[Any]) -> Array:
         """(lanes, elements) values of `dtype`."""
         where = self.locate(lanes, at, access.nbytes)
         self.reading(lanes, at, where, access)
@@ -114,8 +117,8 @@ class Space:
         self.writing(lanes, at, where, access, None)
         self.data.view(values.dtype).reshape(-1, values.shape[1])[where // access.nbytes] = values
 
-    def update(self, lanes: Lanes, at: Array, access: Access, change: Callable[[Array, Array], Array], storage: str) -> Array:
-        """Atomically replace old values by change(old, which lanes), one lane after the other where they meet. Returns the old."""
+    def update(self, lanes: Lanes, at: Array, access: Access, change: Change, storage: np.dtype[Any]) -> Array:
+        """Atomically replace values by change(old, which lanes), one lane at a time where they meet. Returns the old."""
         where = self.locate(lanes, at, access.nbytes)
         self.writing(lanes, at, where, access, None)
         cells, place = self.data.view(storage), where // access.nbytes
@@ -156,7 +159,7 @@ class Shared(Space):
         lane = lanes.numbers[place // many]
         suspects = token[place]
         if (flying := suspects == IN_FLIGHT).any():
-            raise Fault("cp.async in flight: its bytes may be used only after the thread's own wait", int(lane[flying.argmax()]))
+            raise Fault("cp.async in flight: the bytes are not there before its wait", int(lane[flying.argmax()]))
         bad = self.order.unordered(lane, suspects) & ~(atomic & (suspects & ATOMIC != 0))
         if bad.any():
             at = int(bad.argmax())
@@ -164,7 +167,8 @@ class Shared(Space):
             raise Fault(f"data race: no barrier since thread number {other} {what} this shared byte", int(lane[at]))
 
     def reading(self, lanes: Lanes, at: Array, where: Array, access: Access) -> None:
-        grain, stamp, floor = self.grains(where, access.nbytes, self.order.stamp[lanes.index], self.order.floor[lanes.index])
+        stamp, floor = self.order.stamp[lanes.index], self.order.floor[lanes.index]
+        grain, stamp, floor = self.grains(where, access.nbytes, stamp, floor)
         token = self.writer[grain]
         if not token.all():
             lane = lanes.numbers[np.flatnonzero(token == 0)[0] // (access.nbytes // self.grain)]
@@ -206,7 +210,7 @@ class Shared(Space):
 
 
 class Global(Space):
-    """Global memory during one launch. Shadow: which block wrote (block + 1, times 2, plus 1 if strong) and which read (-1: many)."""
+    """Global memory in one launch. Shadow: who wrote (block + 1, times 2, plus 1 if strong), who read (-1: many)."""
 
     name = "global"
 
@@ -232,11 +236,9 @@ class Global(Space):
 
     def refuse(self, what: str, lanes: Lanes, at: Array, bad: Array) -> None:
         """`bad` has one entry per grain, row by row."""
-        bad = bad.reshape(len(at), -1).any(axis=1)
-        if self.cross_block:
-            bad &= ~within(at, self.cross_block)
-        if bad.any():
-            place = int(bad.argmax())
+        racing = np.any(bad.reshape(len(at), -1), axis=1) & ~within(at, self.cross_block)
+        if racing.any():
+            place = int(racing.argmax())
             raise Fault(f"race between blocks: {what}, global address {int(at[place]):#x}", int(lanes.numbers[place]))
 
     def reading(self, lanes: Lanes, at: Array, where: Array, access: Access) -> None:
@@ -267,7 +269,7 @@ class Global(Space):
         low, high = at.min(), at.max()
         for start, end in zip(self.readonly.starts, self.readonly.ends, strict=True):
             if high >= start and low < end and (inside := within(at, [(start, end)])).any():
-                raise Fault("read-only: constants and kernel parameters cannot be written", int(lanes.numbers[inside.argmax()]))
+                raise Fault("read-only: a constant or parameter is written", int(lanes.numbers[inside.argmax()]))
         if self.pending:
             self.refuse_early(lanes, at)
         differing = np.ones(len(at), bool) if changed is None else changed

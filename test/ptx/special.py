@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,10 @@ from .formats import Array
 
 if TYPE_CHECKING:
     from .machine import Batch
+
+
+def _extent(batch: Batch, sizes: str, axis: int) -> Array:
+    return np.asarray(getattr(batch.launch, sizes)[axis])
 
 
 def _coordinates(name: str, sizes: str) -> dict[str, Callable[[Batch], Array]]:
@@ -28,7 +33,7 @@ def _coordinates(name: str, sizes: str) -> dict[str, Callable[[Batch], Array]]:
     extent = "%n" + name[1:]
     result = {f"{name}.{letter}": coordinate(axis) for axis, letter in enumerate("xyz")}
     for axis, letter in enumerate("xyz"):
-        result[f"{extent}.{letter}"] = lambda batch, axis=axis: np.asarray(getattr(batch.launch, sizes)[axis])  # type: ignore[misc]
+        result[f"{extent}.{letter}"] = partial(_extent, sizes=sizes, axis=axis)
     return result
 
 

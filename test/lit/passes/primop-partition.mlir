@@ -62,6 +62,56 @@ func.func @main() attributes {primop.entry} {
 
 // -----
 
+#vector = affine_map<() -> (64)>
+#identity = affine_map<(i) -> (i)>
+#one = affine_map<(i) -> ()>
+
+// A constant that two chunks read is repeated in both, because no kernel computes it and so none can pass it on.
+// CHECK-LABEL: func.func @constants
+// CHECK: %[[FIRST:.*]] = call @constants_first(%{{.*}}) : (tensor<64xf32>) -> tensor<64xf32>
+// CHECK-NEXT: call @constants_second(%[[FIRST]]) : (tensor<64xf32>) -> tensor<64xf32>
+// CHECK: func.func private @constants_first(
+// CHECK-NEXT: %[[TWO:.*]] = "primop.constant"
+// CHECK-NEXT: "primop.mul"(%{{.*}}, %[[TWO]])
+// CHECK: func.func private @constants_second(
+// CHECK-NEXT: %[[TWO:.*]] = "primop.constant"
+// CHECK-NEXT: "primop.add"(%{{.*}}, %[[TWO]])
+func.func @constants() attributes {primop.entry} {
+  %x = "primop.input"() {kind = "argument", label = "x", shape = #vector} : () -> tensor<64xf32>
+  %two = "primop.constant"() {value = 2.0 : f32, primop.chunk = "first", primop.chunk_index = 0 : i64} : () -> tensor<f32>
+  %doubled = "primop.mul"(%x, %two) {maps = [#identity, #one], space = #vector, primop.chunk = "first", primop.chunk_index = 0 : i64} : (tensor<64xf32>, tensor<f32>) -> tensor<64xf32>
+  %y = "primop.add"(%doubled, %two) {maps = [#identity, #one], space = #vector, primop.chunk = "second", primop.chunk_index = 1 : i64} : (tensor<64xf32>, tensor<f32>) -> tensor<64xf32>
+  "primop.output"(%y) {label = "y"} : (tensor<64xf32>) -> ()
+  return
+}
+
+// -----
+
+#vector = affine_map<() -> (64)>
+
+// An output that is an input or an iota is copied into memory of its own; a state that stays what it is needs no copy.
+// CHECK-LABEL: func.func @uncomputed
+// CHECK: %[[STATE:.*]] = "primop.input"() {kind = "state"
+// CHECK-NEXT: %[[COPIES:.*]]:2 = call @uncomputed_main(
+// CHECK-NEXT: "primop.output"(%[[COPIES]]#0) {label = "x"}
+// CHECK-NEXT: "primop.output"(%[[COPIES]]#1) {label = "positions"}
+// CHECK-NEXT: "primop.output"(%[[STATE]]) {alias = "state", label = "unchanged"}
+// CHECK: func.func private @uncomputed_main(
+// CHECK: primop.cast
+// CHECK: %[[IOTA:.*]] = "primop.iota"
+// CHECK-NEXT: "primop.cast"(%[[IOTA]])
+func.func @uncomputed() attributes {primop.entry} {
+  %x = "primop.input"() {kind = "argument", label = "x", shape = #vector} : () -> tensor<64xf32>
+  %state = "primop.input"() {kind = "state", label = "state", shape = #vector} : () -> tensor<64xf32>
+  %positions = "primop.iota"() {space = #vector} : () -> tensor<64xi32>
+  "primop.output"(%x) {label = "x"} : (tensor<64xf32>) -> ()
+  "primop.output"(%positions) {label = "positions"} : (tensor<64xi32>) -> ()
+  "primop.output"(%state) {alias = "state", label = "unchanged"} : (tensor<64xf32>) -> ()
+  return
+}
+
+// -----
+
 // Functions that are no entry point are left alone.
 // CHECK-LABEL: func.func @helper
 // CHECK: primop.exp2

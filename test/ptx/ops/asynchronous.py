@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class Copy:
-    """One cp.async of many lanes, arrays with one entry for each; `group` counts each lane's commits before it."""
+    """One cp.async of many lanes, with one array entry for each; `group` counts the lane's commits before it."""
 
+    nbytes: int
     lane: Array
     target: Array
     source: Array
     valid: Array
-    nbytes: int
     group: Array
+
+    def only(self, some: Array) -> Copy:
+        return Copy(self.nbytes, *(part[some] for part in (self.lane, self.target, self.source, self.valid, self.group)))
 
 
 class Copies:
@@ -43,15 +46,14 @@ class Copies:
         for copy in self.flying:
             done = lanes.mask[copy.lane] & (copy.group < before[copy.lane])
             if done.any():
-                rows = np.zeros((int(done.sum()), copy.nbytes), np.uint8)
-                for size in np.unique(copy.valid[done]):
-                    some = copy.valid[done] == size
-                    at = batch.globals.origin[copy.lane[done][some]] + copy.source[done][some]
-                    rows[some, :size] = batch.globals.data[at[:, None] + np.arange(size)]
-                batch.shared.land(copy.lane[done], copy.target[done], rows)
+                landing = copy.only(done)
+                octet = np.arange(copy.nbytes)
+                there = octet < landing.valid[:, None]
+                at = (batch.globals.origin[landing.lane] + landing.source)[:, None] + octet
+                rows = np.where(there, batch.globals.data[np.where(there, at, 0)], np.uint8(0))
+                batch.shared.land(landing.lane, landing.target, rows)
             if not done.all():
-                rest = [part[~done] for part in (copy.lane, copy.target, copy.source, copy.valid)]
-                flying.append(Copy(*rest, copy.nbytes, copy.group[~done]))
+                flying.append(copy.only(~done))
         self.flying = flying
 
 
@@ -67,7 +69,7 @@ def cp_async(at: Decoder) -> Run:
     if nbytes not in (4, 8, 16):
         raise Unsupported(f"a copy of {nbytes} bytes")
     at.program.touches("shared", nbytes)
-    at.program.touches("global", nbytes)
+    at.program.touches("global", 4)
 
     def run(batch: Batch, lanes: Lanes) -> None:
         copies, how = batch.state(Copies), Access(nbytes)
@@ -76,12 +78,12 @@ def cp_async(at: Decoder) -> Run:
         if (beyond := (sizes > nbytes) & lanes.mask).any():
             raise Fault(f"cp.async of {nbytes} bytes from more than that", int(beyond.argmax()))
         size = sizes[lanes.index].astype(np.int64)
-        if (reading := size > 0).any():
-            some = batch.only(lanes, reading)
-            where = batch.globals.locate(some, origin[reading], nbytes)
-            batch.globals.reading(some, origin[reading], where, how)
+        for each in np.unique(size[size > 0]):
+            some, start = batch.only(lanes, size == each), origin[size == each]
+            where = batch.globals.locate(some, start, int(each), nbytes)
+            batch.globals.reading(some, start, where, Access(-(-int(each) // 4) * 4))
         batch.shared.take_off(lanes, to, how)
-        copies.flying.append(Copy(lanes.numbers, to, origin, size, nbytes, copies.committed[lanes.index].copy()))
+        copies.flying.append(Copy(nbytes, lanes.numbers, to, origin, size, copies.committed[lanes.index].copy()))
 
     return run
 

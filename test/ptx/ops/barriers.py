@@ -1,4 +1,4 @@
-"""Barriers of a block, by number. Whole blocks that arrive together pass at once; everybody else is parked and counted."""
+"""Barriers of a block, by number. Whole blocks that arrive together pass at once; all others are parked and counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ..decode import Decoder, Key, Run, instruction
 from ..faults import Fault
-from ..formats import TYPES
+from ..formats import TYPES, Array
 from ..lanes import Lanes
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ U32 = TYPES["u32"]
 
 
 class Barriers:
-    """Who waits where: `number` per lane (-1: nowhere), and the arrivals that did not wait (bar.arrive) with what they know."""
+    """Who waits where: `number` per lane (-1: nowhere); and who only arrived (bar.arrive), with what they know."""
 
     def __init__(self, batch: Batch) -> None:
         self.number = np.full(batch.size, -1)
-        self.early: dict[tuple[int, int], tuple[int, list[np.ndarray]]] = {}  # type: ignore[type-arg]
+        self.early: dict[tuple[int, int], tuple[int, list[Array]]] = {}
 
 
 @instruction("bar", "barrier")
@@ -40,7 +40,8 @@ def barrier(at: Decoder) -> Run:
         expected = np.broadcast_to(count(batch, lanes) if count else np.uint32(block), (batch.size,))
         state, mine = batch.state(Barriers), lanes.index
         idle = not batch.parked and not state.early
-        if waits and idle and lanes.whole(threads, block) and (expected[mine] == block).all() and len(set(numbers[mine])) == 1:
+        everybody = lanes.whole(threads, block) and (expected[mine] == block).all() and np.ptp(numbers[mine]) == 0
+        if waits and idle and everybody:
             meet(batch, lanes)
             return None
         if (wrong := (expected % 32 != 0) & lanes.mask).any() and counted:
@@ -88,8 +89,9 @@ def release(
         lines = sorted({batch.launch.program.steps[key[1]].statement.line for key in keys})
         raise Fault(f"divergent barrier: threads of one block wait at different barriers, in lines {lines}", first)
     group = batch.sets.of(here)
-    if aligned and not group.whole(32, 32) and not (~batch.exited & here == here).all():
-        raise Fault("divergent barrier: a warp is there only in part", first)
+    absent = ~batch.exited & ~here & np.repeat(group.ballot != 0, 32)
+    if aligned and absent.any():
+        raise Fault("divergent barrier: only a part of this lane's warp is there", int(absent.argmax()))
     state.number[here] = -1
     state.early.pop((place, name), None)
     if not knowledge and group.whole(batch.launch.threads, math.prod(batch.launch.block)):

@@ -103,7 +103,8 @@ def call(at: Decoder) -> list[Run]:
 
     def transfer(batch: Batch, lanes: Lanes, slots: list[tuple[int, int]]) -> None:
         for source, target in slots:
-            if batch.defined[source] is None or not batch.sets.inside(lanes, batch.defined[source]):  # type: ignore[arg-type]
+            have = batch.defined[source]
+            if have is None or not batch.sets.inside(lanes, have):
                 raise Fault(f"never written: a value that passes to or from {callee.name}")
             batch.assign(target, lanes, batch.registers[source])
 

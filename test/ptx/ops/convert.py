@@ -10,7 +10,7 @@ import numpy as np
 
 from ..decode import Decoder, Run, Write, elementwise, instruction
 from ..faults import Fault, Unsupported
-from ..formats import TYPES, Array, Type, flush, join, narrow, saturate, split
+from ..formats import TYPES, Array, Type, flush, join, narrow, saturate, select, split
 from ..lanes import Lanes
 from ..memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from ..parser import Operand, Pair, Vector
@@ -61,7 +61,7 @@ def cvta(at: Decoder) -> Run:
         if back and window:
             outside = ~((value >= window) & (value < window + WINDOW)) & lanes.mask
             if outside.any():
-                raise Fault(f"a generic address that is not in {space} memory is converted to it", int(outside.argmax()))
+                raise Fault(f"a generic address not in {space} memory is converted to it", int(outside.argmax()))
         write(batch, lanes, value - np.uint64(window) if back else value + np.uint64(window))
 
     return run
@@ -111,8 +111,9 @@ def cvt(at: Decoder) -> Run:
     def from_integer(values: Array) -> Array:
         if not to.floating:
             if sat:
-                low, high = max(np.iinfo(to.view).min, np.iinfo(source.view).min), min(np.iinfo(to.view).max, np.iinfo(source.view).max)
-                values = np.clip(values, source.view.type(low), source.view.type(high))
+                target, own = np.iinfo(to.view), np.iinfo(source.view)
+                low, high = source.view.type(max(target.min, own.min)), source.view.type(min(target.max, own.max))
+                values = np.clip(values, low, high)
             return values.astype(to.view)
         if source.width == 64 and to.name != "f64":
             return np.asarray(values.astype(np.float32))
@@ -120,7 +121,8 @@ def cvt(at: Decoder) -> Run:
 
     if source.floating and not to.floating and mode not in whole:
         raise Unsupported("a conversion to an integer without .rni, .rzi, .rmi or .rpi")
-    if not source.floating and to.floating and (mode in ("", *whole) or (source.width == 64 and (mode != "rn" or to.width < 32))):
+    inexact = source.width == 64 and (mode != "rn" or to.width < 32)  # would be rounded twice
+    if not source.floating and to.floating and (mode in ("", *whole) or inexact):
         raise Unsupported(f"this rounding of {source.name} to {to.name}")
     if source.floating and to.floating and to.width < source.width and not mode:
         raise Unsupported("a narrowing conversion without its rounding")
@@ -164,9 +166,9 @@ def comparison(at: Decoder, kind: Type) -> Callable[[Array, Array], Array]:
         if name in ("num", "nan"):
             return lambda a, b: (np.isnan(a) | np.isnan(b)) == (name == "nan")
         compare = COMPARE[name[:2]]
-        if name in ("lt", "le", "gt", "ge", "eq"):
-            return compare
-        return lambda a, b: compare(a, b) & ~(np.isnan(a) | np.isnan(b)) if name == "ne" else compare(a, b) | np.isnan(a) | np.isnan(b)
+        if name == "ne":
+            return lambda a, b: compare(a, b) & ~(np.isnan(a) | np.isnan(b))
+        return compare if len(name) == 2 else lambda a, b: compare(a, b) | np.isnan(a) | np.isnan(b)
     name = at.need(*COMPARE, *(UNSIGNED if kind.kind == "u" else ()))
     return COMPARE[UNSIGNED.get(name, name)]
 
@@ -201,11 +203,11 @@ def setp(at: Decoder) -> Run:
 def selp(at: Decoder) -> Run:
     kind = at.type()
     bits = kind if kind.native else TYPES[f"b{kind.width}"]
-    return elementwise(at, lambda a, b, choice: np.where(choice, a, b), bits, bits, bits, PRED)
+    return elementwise(at, lambda a, b, choice: select(choice, a, b), bits, bits, bits, PRED)
 
 
 @instruction("slct")
 def slct(at: Decoder) -> Run:
     choice, kind = at.type(), at.type()
     ftz = at.take("ftz")
-    return elementwise(at, lambda a, b, c: np.where((flush(c) if ftz else c) >= 0, a, b), kind, kind, kind, choice)
+    return elementwise(at, lambda a, b, c: select((flush(c) if ftz else c) >= 0, a, b), kind, kind, kind, choice)

@@ -1,5 +1,5 @@
-"""Floating-point arithmetic. Plain forms round exactly as PTX says; .approx forms give the correctly rounded value, which no GPU
-is closer to, so compare them with a tolerance."""
+"""Floating-point arithmetic. Plain forms round exactly as PTX says. The .approx forms give the correctly rounded
+value, which a GPU is only near to: compare their results with a tolerance."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def add(at: Decoder) -> Run:
     mode, sign = rounding(at, kind), np.float32(-1 if at.mnemonic == "sub" else 1)
     if mode == "rn":
         return finished(at, kind, np.subtract if at.mnemonic == "sub" else np.add, 2)
-    return finished(at, kind, lambda a, b: directed(*two_sum(a.astype(np.float64), (sign * b).astype(np.float64)), mode), 2)
+    wide = np.float64
+    return finished(at, kind, lambda a, b: directed(*two_sum(a.astype(wide), (sign * b).astype(wide)), mode), 2)
 
 
 @instruction("mul", floating=True)
@@ -56,7 +57,7 @@ def mul(at: Decoder) -> Run:
     mode = rounding(at, kind)
     if mode == "rn":
         return finished(at, kind, np.multiply, 2)
-    return finished(at, kind, lambda a, b: directed(np.multiply(a, b, dtype=np.float64), np.float64(0), mode), 2)
+    return finished(at, kind, lambda a, b: directed(np.multiply(a, b, dtype=np.float64), np.zeros(1), mode), 2)
 
 
 @instruction("fma", "mad", floating=True)
@@ -93,7 +94,7 @@ def div(at: Decoder) -> Run:
 @instruction("min", "max", floating=True)
 def extreme(at: Decoder) -> Run:
     kind, least, nan = at.type(), at.mnemonic == "min", at.take("NaN")
-    pick = {(True, True): np.minimum, (False, True): np.maximum, (True, False): np.fmin, (False, False): np.fmax}[least, bool(nan)]
+    pick = (np.minimum if least else np.maximum) if nan else (np.fmin if least else np.fmax)
 
     def compute(a: Array, b: Array) -> Array:
         result = pick(a, b)
@@ -150,4 +151,5 @@ def function(at: Decoder) -> Run:
     at.need("approx", "rn") if at.mnemonic in ("rcp", "sqrt") else at.need("approx")
     if kind.name == "f64":
         at.take("ftz")
-    return finished(at, kind, lambda a: compute(a.astype(np.float64)).astype(np.float64 if kind.name == "f64" else np.float32), 1)
+    result = np.float64 if kind.name == "f64" else np.float32
+    return finished(at, kind, lambda a: compute(a.astype(np.float64)).astype(result), 1)

@@ -48,7 +48,8 @@ def add(at: Decoder) -> Run:
     if saturated:
         low, high = np.iinfo(kind.view).min, np.iinfo(kind.view).max
         wide = np.subtract if subtract else np.add
-        return elementwise(at, lambda a, b: np.clip(wide(a, b, dtype=np.int64), low, high).astype(kind.view), kind, kind, kind)
+        clipped = lambda a, b: np.clip(wide(a, b, dtype=np.int64), low, high).astype(kind.view)  # noqa: E731
+        return elementwise(at, clipped, kind, kind, kind)
     return elementwise(at, np.subtract if subtract else np.add, kind, kind, kind)
 
 
@@ -65,7 +66,7 @@ def mul(at: Decoder) -> Run:
 
 
 def carried(at: Decoder, kind: Type, part: str, subtract: bool, carry_out: bool) -> Run:
-    """Extended precision: a + b, a - b or a `part` of a * b, + c, with the carry flag going in for ...c and out for .cc."""
+    """Extended precision: a + b, a - b or `part` of a * b, + c; the carry flag goes in for ...c and out for .cc."""
     takes, unsigned = at.mnemonic.endswith("c"), TYPES[f"u{kind.width}"]
     flag = Register(0, f"carry flag of {at.function.name}", 1)
     reads = [at.reader(place, kind) for place in range(1, at.expect(4 if part else 3))]
@@ -122,8 +123,8 @@ def unary(at: Decoder) -> Run:
 
 @instruction("and", "or", "xor")
 def logic(at: Decoder) -> Run:
-    kind = at.type()
-    return elementwise(at, {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[at.mnemonic], kind, kind, kind)
+    kind, functions = at.type(), {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+    return elementwise(at, functions[at.mnemonic], kind, kind, kind)
 
 
 @instruction("not")

@@ -1,4 +1,4 @@
-"""Loads, stores and atomics. Cache hints change nothing here; `.nc` and the memory order decide what counts as a race."""
+"""Loads, stores and atomics. Cache hints change nothing here; `.nc` and the memory order decide what is a race."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ..decode import Decoder, Run, instruction
 from ..faults import Unsupported
-from ..formats import TYPES, Array, Type
+from ..formats import TYPES, Array, Type, select
 from ..lanes import Lanes
 from ..parser import Name
 from ..spaces import Access
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 STRONG = ("volatile", "relaxed", "acquire", "release", "acq_rel")
 SCOPES = ("cta", "gpu", "sys", "cluster")
 EVICTION = ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")
-HINTS = (*(f"L1::{each}" for each in EVICTION), *(f"L2::{each}" for each in ("64B", "128B", "256B", *EVICTION)), "ca", "cg", "cs", "lu", "cv", "wb", "wt")
+HINTS = ["ca", "cg", "cs", "lu", "cv", "wb", "wt", "L2::64B", "L2::128B", "L2::256B"]
+HINTS += [f"{level}::{each}" for level in ("L1", "L2") for each in EVICTION]
 
 
 def space(at: Decoder) -> str:
@@ -43,7 +44,7 @@ def access(at: Decoder) -> tuple[str, Access, int, Type]:
     count = int((at.take("v2", "v4", "v8") or "v1")[1:])
     kind = at.type()
     nbytes = count * kind.width // 8
-    if nbytes > 32 or not coherent and where != "global":
+    if nbytes > 32 or (not coherent and where != "global"):
         raise Unsupported("this access")
     return where, Access(nbytes, strong, False, coherent), count, kind
 
@@ -108,7 +109,7 @@ CHANGE: dict[str, Callable[..., Array]] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "exch": lambda old, new: new,
-    "cas": lambda old, expected, new: np.where(old == expected, new, old),
+    "cas": lambda old, expected, new: select(old == expected, new, old),
     "inc": lambda old, limit: np.where(old >= limit, 0, old + 1).astype(old.dtype),
     "dec": lambda old, limit: np.where((old == 0) | (old > limit), limit, old - 1).astype(old.dtype),
 }
@@ -161,7 +162,7 @@ def prefetch(at: Decoder) -> Run:
 
 @instruction("membar", "fence")
 def fence(at: Decoder) -> Run:
-    """Orders memory, which runs in order here anyway: what it makes visible to another block is still that block's data race."""
+    """Memory is in order here anyway; that another block may look is for the launch to say (`cross_block`)."""
     at.take("acq_rel", "sc", "acquire", "release")
     at.need(*SCOPES, "gl", "proxy")
     at.take("alias", "async", "async::generic")

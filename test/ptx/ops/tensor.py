@@ -1,7 +1,7 @@
 """Warp-wide matrix instructions: mma.sync, ldmatrix, stmatrix.
 
-Fragments follow the PTX manual: lane = 4 * group + member; an accumulator register i of m16n8 is at row group + 8 * (i // 2) and
-column 2 * member + i % 2; A and B hold `per` neighbouring elements along k in each 32-bit register.
+Fragments follow the PTX manual: lane = 4 * group + member; accumulator register i of m16n8 is at row group + 8 * (i //
+2) and column 2 * member + i % 2; A and B hold `per` neighbouring elements along k in each 32-bit register.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..decode import Decoder, Key, Run, instruction
 from ..faults import Unsupported
 from ..formats import TYPES, Array, bf16_to_f32, join, split
 from ..lanes import Lanes
-from ..spaces import Access, Shared
+from ..spaces import Access
 
 if TYPE_CHECKING:
     from ..machine import Batch
@@ -74,7 +74,7 @@ def mma(at: Decoder) -> Run:
 
 @instruction("ldmatrix.sync", "stmatrix.sync")
 def matrix(at: Decoder) -> Run:
-    """Lane 8 * i + r has the address of row r of matrix i; lane 4 * g + m holds elements 2m and 2m + 1 of row g (.trans: column)."""
+    """Lane 8i + r points to row r of matrix i; lane 4g + m holds elements 2m and 2m + 1 of row g (.trans: column g)."""
     at.need("aligned"), at.need("m8n8")
     count, transposed, load = int(at.need("x1", "x2", "x4")[1:]), bool(at.take("trans")), at.mnemonic[0] == "l"
     at.need("shared", "shared::cta"), at.need("b16")
@@ -93,7 +93,7 @@ def matrix(at: Decoder) -> Run:
             if load:
                 load_matrices(batch, group, warps, shared.load(pointing, to, how, np.dtype(np.uint16)))
             else:
-                store_matrices(batch, group, warps, pointing, to, how, shared)
+                shared.store(pointing, to, how, stored(batch, group, warps))
         return batch.proceed(lanes, group)
 
     def load_matrices(batch: Batch, group: Lanes, warps: Array, rows: Array) -> None:
@@ -103,9 +103,9 @@ def matrix(at: Decoder) -> Run:
         for place, write in enumerate(writes):
             write(batch, group, batch.spread(group, words[:, place].reshape(-1)))
 
-    def store_matrices(batch: Batch, group: Lanes, warps: Array, pointing: Lanes, to: Array, how: Access, shared: Shared) -> None:
+    def stored(batch: Batch, group: Lanes, warps: Array) -> Array:
         words = np.stack([read(batch, group).reshape(-1, 32)[warps] for read in reads], axis=1)
         tiles = split(words, 2).reshape(len(warps), count, 8, 8)
-        shared.store(pointing, to, how, (tiles.transpose(0, 1, 3, 2) if transposed else tiles).reshape(-1, 8))
+        return (tiles.transpose(0, 1, 3, 2) if transposed else tiles).reshape(-1, 8)
 
     return run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -121,7 +121,7 @@ def match(at: Decoder) -> Run:
     return synchronous(at, 2, body)
 
 
-REDUCE: dict[str, tuple[Callable[..., Array], Callable[[np.dtype], int]]] = {  # type: ignore[type-arg]
+REDUCE: dict[str, tuple[Callable[..., Array], Callable[[Any], int]]] = {
     "add": (np.add.reduce, lambda kind: 0),
     "min": (np.minimum.reduce, lambda kind: np.iinfo(kind).max),
     "max": (np.maximum.reduce, lambda kind: np.iinfo(kind).min),
@@ -159,7 +159,8 @@ def activemask(at: Decoder) -> Run:
 def elect(at: Decoder) -> Run:
     at.expect(2)
     target, chosen = destinations(at)
-    members, write, write_chosen = at.reader(1, B32), at.writer(target, B32), at.writer(chosen, PRED) if chosen else None
+    members, write = at.reader(1, B32), at.writer(target, B32)
+    write_chosen = at.writer(chosen, PRED) if chosen else None
 
     def body(batch: Batch, lanes: Lanes) -> None:
         first = member_table(batch, lanes, members(batch, lanes)).argmax(axis=-1).reshape(-1)
@@ -172,7 +173,7 @@ def elect(at: Decoder) -> Run:
 
 @instruction("bar.warp.sync")
 def warp_barrier(at: Decoder) -> Run:
-    """Orders the memory accesses of a warp, if all its lanes take part; a partial one orders nothing that races could excuse."""
+    """Orders the memory accesses of a warp if all its lanes take part; a partial one is taken to order nothing."""
     at.expect(1)
 
     def body(batch: Batch, lanes: Lanes) -> None:

@@ -9,10 +9,10 @@ func.func @dimension() {
 
 // -----
 
-// Whether memory is read only is always said, as a truth value.
-func.func @readonly(%buffer: memref<256xf32, 1>, %i: index) {
-  // expected-error@+1 {{'1 : i64' does not satisfy the constraint}}
-  %value = "kernel.load_global"(%buffer, %i) {readonly = 1 : i64} : (memref<256xf32, 1>, index) -> f32
+// Every load of global memory says how it treats the caches, in one of two words.
+func.func @cache(%buffer: memref<256xf32, 1>, %i: index) {
+  // expected-error@+1 {{'"readonly"' does not satisfy the constraint}}
+  %value = "kernel.load_global"(%buffer, %i) {cache = "readonly"} : (memref<256xf32, 1>, index) -> f32
   return
 }
 
@@ -41,9 +41,9 @@ func.func @shared() {
 // Global accesses take a one-dimensional buffer in address space 1 whose elements are those of the value.
 func.func @global(%value: vector<4xf32>, %buffer: memref<256xf16, 1>, %matrix: memref<16x16xf32, 1>, %shared: memref<256xf32, 3>, %i: index) {
   // expected-error@+1 {{'kernel.load_global' op buffer must have elements f32, but is memref<256xf16, 1>}}
-  %element = "kernel.load_global"(%buffer, %i) {readonly = true} : (memref<256xf16, 1>, index) -> vector<4xf32>
+  %element = "kernel.load_global"(%buffer, %i) {cache = "plain"} : (memref<256xf16, 1>, index) -> vector<4xf32>
   // expected-error@+1 {{buffer must be one-dimensional in address space 1, but is memref<16x16xf32, 1>}}
-  %rank = "kernel.load_global"(%matrix, %i) {readonly = true} : (memref<16x16xf32, 1>, index) -> vector<4xf32>
+  %rank = "kernel.load_global"(%matrix, %i) {cache = "plain"} : (memref<16x16xf32, 1>, index) -> vector<4xf32>
   // expected-error@+1 {{'kernel.store_global' op buffer must be one-dimensional in address space 1, but is memref<256xf32, 3>}}
   "kernel.store_global"(%value, %shared, %i) : (vector<4xf32>, memref<256xf32, 3>, index) -> ()
   return

@@ -12,16 +12,17 @@ func.func @place() {
   return
 }
 
-// Global memory is read and written by scalars and short vectors, at an offset in elements.
+// Global memory is read and written by scalars and short vectors, at an offset in elements; what is read once streams by
+// the caches.
 // CHECK-LABEL: func.func @global
 // CHECK-SAME: %[[BUFFER:.*]]: memref<256xf32, 1>, %[[I:.*]]: index
-// CHECK: %[[SCALAR:.*]] = "kernel.load_global"(%[[BUFFER]], %[[I]]) {readonly = true} : (memref<256xf32, 1>, index) -> f32
-// CHECK: %[[VECTOR:.*]] = "kernel.load_global"(%[[BUFFER]], %[[I]]) {readonly = false} : (memref<256xf32, 1>, index) -> vector<4xf32>
+// CHECK: %[[SCALAR:.*]] = "kernel.load_global"(%[[BUFFER]], %[[I]]) {cache = "stream"} : (memref<256xf32, 1>, index) -> f32
+// CHECK: %[[VECTOR:.*]] = "kernel.load_global"(%[[BUFFER]], %[[I]]) {cache = "plain"} : (memref<256xf32, 1>, index) -> vector<4xf32>
 // CHECK: "kernel.store_global"(%[[SCALAR]], %[[BUFFER]], %[[I]]) : (f32, memref<256xf32, 1>, index) -> ()
 // CHECK: "kernel.store_global"(%[[VECTOR]], %[[BUFFER]], %[[I]]) : (vector<4xf32>, memref<256xf32, 1>, index) -> ()
 func.func @global(%buffer: memref<256xf32, 1>, %i: index) {
-  %scalar = "kernel.load_global"(%buffer, %i) {readonly = true} : (memref<256xf32, 1>, index) -> f32
-  %vector = "kernel.load_global"(%buffer, %i) {readonly = false} : (memref<256xf32, 1>, index) -> vector<4xf32>
+  %scalar = "kernel.load_global"(%buffer, %i) {cache = "stream"} : (memref<256xf32, 1>, index) -> f32
+  %vector = "kernel.load_global"(%buffer, %i) {cache = "plain"} : (memref<256xf32, 1>, index) -> vector<4xf32>
   "kernel.store_global"(%scalar, %buffer, %i) : (f32, memref<256xf32, 1>, index) -> ()
   "kernel.store_global"(%vector, %buffer, %i) : (vector<4xf32>, memref<256xf32, 1>, index) -> ()
   return
@@ -41,5 +42,15 @@ func.func @block(%value: f32, %i: index) {
   "kernel.store_shared"(%sum, %parts, %i) : (f32, memref<256xf32, 3>, index) -> ()
   "kernel.barrier"() : () -> ()
   %two = "kernel.load_shared"(%parts, %i) : (memref<256xf32, 3>, index) -> vector<2xf32>
+  return
+}
+
+// A kernel lets the next one start early, and waits for the previous ones where it first needs what they wrote.
+// CHECK-LABEL: func.func @launch
+// CHECK: "kernel.launch_dependents"() : () -> ()
+// CHECK: "kernel.grid_wait"() : () -> ()
+func.func @launch() {
+  "kernel.launch_dependents"() : () -> ()
+  "kernel.grid_wait"() : () -> ()
   return
 }

@@ -130,13 +130,14 @@ func.func @reduce_kind(%x: vector<4x8xf32>) {
 
 // -----
 
-// The operands of a dot have one rank; along each axis lhs and rhs agree or one has size 1, and acc is as large or reduced.
+// The operands of a dot have one rank; along each axis lhs and rhs agree or one has size 1, and acc is as large
+// or holds partial sums.
 func.func @dot(%lhs: vector<4x1x2xf32>, %rhs: vector<1x8x2xf32>, %flat: vector<8x2xf32>, %acc: vector<4x8x1xf32>, %turned: vector<4x2x1xf32>, %wide: vector<8x8x1xf32>) {
   // expected-error@+1 {{'tile.dot' op lhs, rhs and acc must have one rank, but have 3, 2 and 3}}
   %rank = "tile.dot"(%lhs, %flat, %acc) : (vector<4x1x2xf32>, vector<8x2xf32>, vector<4x8x1xf32>) -> vector<4x8x1xf32>
   // expected-error@+1 {{axis 1: lhs and rhs must agree or be 1, but are 8 and 2}}
   %sides = "tile.dot"(%acc, %turned, %acc) : (vector<4x8x1xf32>, vector<4x2x1xf32>, vector<4x8x1xf32>) -> vector<4x8x1xf32>
-  // expected-error@+1 {{axis 0: acc must be 1 or 4, but is 8}}
+  // expected-error@+1 {{axis 0: acc must divide 4, but is 8}}
   %accumulator = "tile.dot"(%lhs, %rhs, %wide) : (vector<4x1x2xf32>, vector<1x8x2xf32>, vector<8x8x1xf32>) -> vector<8x8x1xf32>
   // expected-error@+1 {{result must have the type of acc, vector<4x8x1xf32>, but has vector<4x8x2xf32>}}
   %result = "tile.dot"(%lhs, %rhs, %acc) : (vector<4x1x2xf32>, vector<1x8x2xf32>, vector<4x8x1xf32>) -> vector<4x8x2xf32>

@@ -14,11 +14,11 @@ func.func @place() -> (index, index) {
 // CHECK-LABEL: func.func @memory
 // CHECK-SAME: %[[SOURCE:.*]]: memref<64x128xf32>, %[[DEST:.*]]: memref<128x64xf32>, %[[I:.*]]: index, %[[J:.*]]: index, %[[N:.*]]: index
 // CHECK: %[[TILE:.*]] = "tile.load"(%[[SOURCE]], %[[I]], %[[J]], %[[N]]) {map = affine_map<(d0, d1)[s0] -> (d0, d1)>} : (memref<64x128xf32>, index, index, index) -> vector<4x32xf32>
-// CHECK: "tile.load"({{.*}}) {{{.*}}mask = affine_map<(d0, d1)[s0] -> (-d0 + s0 - 1)>, pad = -1.000000e+00 : f64}
+// CHECK: "tile.load"({{.*}}) {{{.*}}mask = affine_map<(d0, d1)[s0] -> (-d0 + s0 - 1)>}
 // CHECK: "tile.store"(%[[TILE]], %[[DEST]], %[[I]], %[[J]], %[[N]]) {map = affine_map<(d0, d1)[s0] -> (d1, d0)>, mask
 func.func @memory(%source: memref<64x128xf32>, %dest: memref<128x64xf32>, %i: index, %j: index, %n: index) {
   %tile = "tile.load"(%source, %i, %j, %n) {map = affine_map<(i, j)[n] -> (i, j)>} : (memref<64x128xf32>, index, index, index) -> vector<4x32xf32>
-  %ragged = "tile.load"(%source, %i, %j, %n) {map = affine_map<(i, j)[n] -> (i, j)>, mask = affine_map<(i, j)[n] -> (n - 1 - i)>, pad = -1.0 : f64} : (memref<64x128xf32>, index, index, index) -> vector<4x32xf32>
+  %ragged = "tile.load"(%source, %i, %j, %n) {map = affine_map<(i, j)[n] -> (i, j)>, mask = affine_map<(i, j)[n] -> (n - 1 - i)>} : (memref<64x128xf32>, index, index, index) -> vector<4x32xf32>
   "tile.store"(%tile, %dest, %i, %j, %n) {map = affine_map<(i, j)[n] -> (j, i)>, mask = affine_map<(i, j)[n] -> (n - 1 - i)>} : (vector<4x32xf32>, memref<128x64xf32>, index, index, index) -> ()
   return
 }

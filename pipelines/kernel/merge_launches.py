@@ -1,0 +1,276 @@
+"""Neighbouring kernels that do not need each other become one launch: its blocks are dealt out among them.
+
+A launch costs a few microseconds and its last blocks leave multiprocessors idle; three projections of the same input, or
+the rotation of queries beside the cache writes of keys and values, fill each other's gaps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import affine, arith, func, gpu, scf
+
+from tilec.dialects import kernel, primop
+from tilec.dialects.index_expr import Linear, linear, make_map, map_results
+from tilec.pipelines.passes import Pass
+from tilec.pipelines.primop.outline import body_of, fresh_name, functions
+
+GRID, BLOCK, ROLES = "kernel.grid", "kernel.block", "tile.arguments"
+BINDING, RESULTS = "tile.binding", "tile.results"
+
+
+@dataclass(frozen=True)
+class MergeLaunches(Pass):
+    """Merge independent kernels of a chunk that have the same block size into one launch."""
+
+    name = "kernel-merge-launches"
+    anchor = "builtin.module"
+    most: int = 4
+
+    def run(self, op: ir.OpView) -> None:
+        modules = [o for o in op.regions[0].blocks[0].operations if isinstance(o, gpu.GPUModuleOp)]
+        for module in modules:
+            merger = _Merger(op, module)
+            for chunk in functions(op, "primop.chunk"):
+                merger.merge_chunk(chunk, self.most)
+            merger.drop_unused()
+
+
+class _Merger:
+    def __init__(self, root: ir.OpView, module: gpu.GPUModuleOp) -> None:
+        self.root, self.module = root, module
+        self.symbols = list(primop.symbol_ranges(root.operation))
+        self.merged: dict[tuple[str, ...], str] = {}
+
+    def kernel(self, call: ir.OpView) -> ir.OpView | None:
+        name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+        table = ir.SymbolTable(self.module.operation)
+        return table[name] if name in table else None
+
+    def merge_chunk(self, chunk: ir.OpView, most: int) -> None:
+        calls = [o for o in body_of(chunk).operations if isinstance(o, func.CallOp) and self.kernel(o) is not None]
+        taken: set[int] = set()
+        for i, first in enumerate(calls):
+            if i in taken:
+                continue
+            group = [i]
+            after = {r for r in first.results}  # results that are not yet there where the merged call stands
+            for j in range(i + 1, len(calls)):
+                if j in taken:
+                    continue
+                if len(group) < most and not any(v in after for v in calls[j].operands) and \
+                        self._compatible([calls[g] for g in group], calls[j]):
+                    group.append(j)
+                after |= set(calls[j].results)
+            if len(group) > 1:
+                taken |= set(group)
+                self._merge(chunk, [calls[g] for g in group])
+
+    def _compatible(self, group: list[ir.OpView], other: ir.OpView) -> bool:
+        kernels = [self.kernel(c) for c in [*group, other]]
+        if len({ir.IntegerAttr(k.attributes[BLOCK]).value for k in kernels}) > 1:  # type: ignore[union-attr]
+            return False
+        if any(_blocks(k) is None for k in kernels):  # type: ignore[arg-type]
+            return False
+        # What one writes in place no other may read.
+        for call, k in zip([*group, other], kernels, strict=True):
+            written = _in_place(call, k)  # type: ignore[arg-type]
+            if written is not None and any(written in c.operands for c in [*group, other] if c != call):
+                return False
+        return True
+
+    def _merge(self, chunk: ir.OpView, calls: list[ir.OpView]) -> None:
+        names = tuple(ir.FlatSymbolRefAttr(c.attributes["callee"]).value for c in calls)
+        if names not in self.merged:
+            self.merged[names] = self._build(calls, names)
+        # At the first call: later members need nothing that comes after it.
+        with calls[0].operation.location, ir.InsertionPoint(calls[0]):
+            call = func.CallOp([r.type for c in calls for r in c.results], self.merged[names],
+                               [v for c in calls for v in c.operands])
+        results = iter(call.results)
+        for old in calls:
+            for result in old.results:
+                result.replace_all_uses_with(next(results))
+        for old in calls:
+            old.operation.erase()
+
+    def _build(self, calls: list[ir.OpView], names: tuple[str, ...]) -> str:
+        kernels = [self.kernel(c) for c in calls]
+        name = fresh_name(self.root, "_and_".join([names[0], *(_short(n, names[0]) for n in names[1:])]))
+        declared = [ir.SymbolTable(self.root.operation)[n] for n in names]
+        with calls[0].operation.location:
+            self._declare(name, calls, kernels, declared)  # type: ignore[arg-type]
+            with ir.InsertionPoint(self.module.regions[0].blocks[0]):
+                types = [t.type for k in kernels for t in list(body_of(k).arguments)[:-1]]
+                table = list(body_of(kernels[0]).arguments)[-1].type
+                function = func.FuncOp(name, ([*types, table], []))
+            function.attributes[BLOCK] = kernels[0].attributes[BLOCK]
+            function.attributes[ROLES] = ir.ArrayAttr.get([a for k in kernels for a in ir.ArrayAttr(k.attributes[ROLES])])
+            counts = [_blocks(k) for k in kernels]
+            total = sum(counts, linear(0))
+            none = make_map(0, len(self.symbols), [])
+            function.attributes[GRID] = ir.ArrayAttr.get([
+                ir.AffineMapAttr.get(m) for m in (make_map(0, len(self.symbols), [total]), none, none)])
+            block = function.add_entry_block()
+            with ir.InsertionPoint(block):
+                self._body(list(block.arguments), kernels, counts)  # type: ignore[arg-type]
+                func.ReturnOp([])
+        return name
+
+    def _declare(self, name: str, calls: list[ir.OpView], kernels: list[ir.OpView], declared: list[ir.OpView]) -> None:
+        """The signature on tensors, and how kernel arguments relate to operands and results (see `plan.py`)."""
+        binding: list[int] = []
+        results: list[int] = []
+        operands = 0
+        for call, k in zip(calls, kernels, strict=True):
+            roles = [ir.StringAttr(a).value for a in ir.ArrayAttr(k.attributes[ROLES])]
+            base = len(binding)
+            own = list(range(operands, operands + len(call.operands)))
+            if len(roles) == len(own):  # in place
+                results.append(base + roles.index("write"))
+                binding += own
+            else:
+                binding += [*own, -1 - len(results)]
+                results.append(len(binding) - 1)
+            operands += len(own)
+        with ir.InsertionPoint(self.root.regions[0].blocks[0]):
+            function = func.FuncOp(name, ([v.type for c in calls for v in c.operands],
+                                          [r.type for c in calls for r in c.results]), visibility="private")
+        for attribute in ("arg_attrs", "res_attrs"):
+            function.attributes[attribute] = ir.ArrayAttr.get([a for d in declared for a in ir.ArrayAttr(d.attributes[attribute])])
+        function.attributes[BINDING] = ir.DenseI64ArrayAttr.get(binding)
+        function.attributes[RESULTS] = ir.DenseI64ArrayAttr.get(results)
+
+    def _body(self, arguments: list[ir.Value], kernels: list[ir.OpView], counts: list[Linear]) -> None:
+        table = arguments[-1]
+        block = kernel.BlockId(dimension=kernel.Dimension.X, result=ir.IndexType.get()).result
+        values = [self._symbol(table, i) for i in range(len(self.symbols))] if any(not c.is_constant for c in counts) or \
+            any(not f.is_constant for k in kernels for f in _factors(k)) else []
+        self._sections(kernels, counts, arguments[:-1], table, block, linear(0), values, 0)
+
+    def _sections(self, kernels: list[ir.OpView], counts: list[Linear], arguments: list[ir.Value], table: ir.Value,
+                  block: ir.Value, start: Linear, values: list[ir.Value], number: int) -> None:
+        """The first kernel for the blocks up to its count, the others for the rest."""
+        width = len(body_of(kernels[0]).arguments) - 1
+        local = block if start == linear(0) else arith.subi(block, self._value(start, values))
+        if len(kernels) == 1:
+            self._inline(kernels[0], arguments, table, local, values, number)
+            return
+        end = start + counts[0]
+        inside = arith.cmpi(arith.CmpIPredicate.ult, block, self._value(end, values))
+        branch = scf.IfOp(inside, has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            self._inline(kernels[0], arguments[:width], table, local, values, number)
+            scf.YieldOp([])
+        with ir.InsertionPoint(branch.else_block):
+            self._sections(kernels[1:], counts[1:], arguments[width:], table, block, end, values, number + 1)
+            scf.YieldOp([])
+
+    def _symbol(self, table: ir.Value, i: int) -> ir.Value:
+        at = arith.constant(ir.IndexType.get(), i)
+        word = ir.IntegerType.get_signless(64)
+        value = kernel.LoadGlobal(cache=kernel.Cache.PLAIN, buffer=table, offset=at, result=word).result
+        return arith.index_cast(ir.IndexType.get(), value)
+
+    def _value(self, expr: Linear, symbols: list[ir.Value]) -> ir.Value:
+        if expr.is_constant:
+            return arith.constant(ir.IndexType.get(), expr.constant)
+        return affine.apply(make_map(0, len(self.symbols), [expr]), symbols)
+
+    def _inline(self, source: ir.OpView, own: list[ir.Value], table: ir.Value, local: ir.Value, symbols: list[ir.Value],
+                number: int) -> None:
+        """Moves a copy of a kernel's body to the insertion point, with its block coordinates taken from `local`."""
+        copy = source.operation.clone()
+        body = copy.regions[0].blocks[0]
+        for old, new in zip(body.arguments, [*own, table], strict=True):
+            old.replace_all_uses_with(new)
+        sizes = [self._product(factors, symbols) for factors in _grid(source)]
+        coordinates: dict[kernel.Dimension, ir.Value] = {}
+        rest = local
+        for dimension, size in zip(list(kernel.Dimension), sizes, strict=True):
+            last = all(s is None for s in sizes[list(kernel.Dimension).index(dimension) + 1:])
+            if size is None:
+                coordinates[dimension] = arith.constant(ir.IndexType.get(), 0)
+            elif last:
+                coordinates[dimension] = rest
+            else:
+                coordinates[dimension] = arith.remui(rest, size)
+                rest = arith.divui(rest, size)
+        point = ir.InsertionPoint.current
+        for op in list(body.operations)[:-1]:
+            op.operation.detach_from_parent()
+            point.insert(op)
+        _rewrite(copy, coordinates, number, point.block)
+        copy.erase()
+
+    def _product(self, factors: tuple[Linear, ...], symbols: list[ir.Value]) -> ir.Value | None:
+        live = [f for f in factors if f != linear(1)]
+        result = None
+        for f in live:
+            value = self._value(f, symbols)
+            result = value if result is None else arith.muli(result, value)
+        return result
+
+    def drop_unused(self) -> None:
+        """Removes kernels that no call names any more, and their declarations."""
+        used: set[str] = set()
+
+        def visit(op: ir.Operation) -> ir.WalkResult:
+            if op.name == "func.call":
+                used.add(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
+            return ir.WalkResult.ADVANCE
+
+        self.root.operation.walk(visit)
+        for function in list(self.module.regions[0].blocks[0].operations):
+            if function.operation.name == "func.func" and ir.StringAttr(function.attributes["sym_name"]).value not in used:
+                function.operation.erase()
+
+
+def _rewrite(copy: ir.Operation, coordinates: dict, number: int, block: ir.Block) -> None:
+    """Replaces the block coordinates in what was just moved, and gives its shared memory names of its own."""
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        view = op.opview
+        if isinstance(view, kernel.BlockId):
+            found.append(view)
+        elif isinstance(view, kernel.Shared) and not view.symbol.startswith("part"):
+            op.attributes["symbol"] = ir.StringAttr.get(f"part{number}_{view.symbol}")
+        return ir.WalkResult.ADVANCE
+
+    found: list[ir.OpView] = []
+    for op in block.operations:
+        op.operation.walk(visit)
+    for view in found:
+        view.result.replace_all_uses_with(coordinates[view.dimension])
+        view.operation.erase()
+
+
+def _short(name: str, first: str) -> str:
+    """A kernel's name without what it shares with the first one's chunk."""
+    parts, prefix = name.split("_"), first.split("_")
+    while parts and prefix and parts[0] == prefix[0]:
+        parts, prefix = parts[1:], prefix[1:]
+    return "_".join(parts) or name.split("_")[-1]
+
+
+def _grid(k: ir.OpView) -> list[tuple[Linear, ...]]:
+    return [map_results(ir.AffineMapAttr(m).value) for m in ir.ArrayAttr(k.attributes[GRID])]
+
+
+def _factors(k: ir.OpView) -> list[Linear]:
+    return [f for factors in _grid(k) for f in factors]
+
+
+def _blocks(k: ir.OpView) -> Linear | None:
+    """The number of blocks, where it is no product of two unknowns."""
+    total = linear(1)
+    for factor in _factors(k):
+        if not factor.is_constant and not total.is_constant:
+            return None
+        total = total * factor
+    return total
+
+
+def _in_place(call: ir.OpView, k: ir.OpView) -> ir.Value | None:
+    roles = [ir.StringAttr(a).value for a in ir.ArrayAttr(k.attributes[ROLES])]
+    return call.operands[roles.index("write")] if len(roles) == len(call.operands) else None

@@ -1,0 +1,298 @@
+// RUN: tilec-opt %s --pass-pipeline='builtin.module(primop-fuse)' --split-input-file | FileCheck %s
+// RUN: tilec-opt %s --pass-pipeline='builtin.module(primop-fuse{recompute=0})' --split-input-file | FileCheck %s --check-prefix=NEVER
+
+#vector = affine_map<() -> (64)>
+#identity = affine_map<(i) -> (i)>
+
+// A chain of elementwise ops is one kernel, named after its last op. It says what its arguments are, as chunks do.
+// CHECK-LABEL: func.func private @chain(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<64xf32> {
+// CHECK-NEXT: %[[ROOT:.*]] = call @chain_sqrt(%[[X]])
+// CHECK-NEXT: return %[[ROOT]]
+// CHECK: func.func private @chain_sqrt(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<64xf32> {primop.kind = "weight", primop.shape = affine_map<() -> (64)>}
+// CHECK-SAME: -> (tensor<64xf32> {primop.shape = affine_map<() -> (64)>}) attributes {primop.kernel}
+// CHECK-NEXT: %[[POWER:.*]] = "primop.exp2"(%[[X]])
+// CHECK-NEXT: %[[ROOT:.*]] = "primop.sqrt"(%[[POWER]])
+// CHECK-NEXT: return %[[ROOT]]
+func.func private @chain(%x: tensor<64xf32> {primop.kind = "weight", primop.shape = #vector}) -> tensor<64xf32> attributes {primop.chunk} {
+  %power = "primop.exp2"(%x) {space = #vector, maps = [#identity]} : (tensor<64xf32>) -> tensor<64xf32>
+  %root = "primop.sqrt"(%power) {space = #vector, maps = [#identity]} : (tensor<64xf32>) -> tensor<64xf32>
+  return %root : tensor<64xf32>
+}
+
+// -----
+
+#vector = affine_map<() -> (64)>
+#identity = affine_map<(i) -> (i)>
+
+// A kernel is called after the scope in which its root was recorded.
+// CHECK-LABEL: func.func private @named(
+// CHECK-NEXT: call @named_attention_scores(
+func.func private @named(%x: tensor<64xf32> {primop.kind = "argument", primop.shape = #vector}) -> tensor<64xf32> attributes {primop.chunk} {
+  %power = "primop.exp2"(%x) {space = #vector, maps = [#identity]} : (tensor<64xf32>) -> tensor<64xf32> loc("attention.scores"("model.py":7:0))
+  return %power : tensor<64xf32>
+}
+
+// -----
+
+#vector = affine_map<() -> (64)>
+#identity = affine_map<(i) -> (i)>
+
+// Rule 1: every result of the chunk is a root, also one that another kernel reads.
+// CHECK-LABEL: func.func private @results(
+// CHECK-NEXT: %[[POWER:.*]] = call @results_exp2(
+// CHECK-NEXT: %[[ROOT:.*]] = call @results_sqrt(%[[POWER]])
+// CHECK-NEXT: return %[[POWER]], %[[ROOT]]
+func.func private @results(%x: tensor<64xf32> {primop.kind = "argument", primop.shape = #vector}) -> (tensor<64xf32>, tensor<64xf32>) attributes {primop.chunk} {
+  %power = "primop.exp2"(%x) {space = #vector, maps = [#identity]} : (tensor<64xf32>) -> tensor<64xf32>
+  %root = "primop.sqrt"(%power) {space = #vector, maps = [#identity]} : (tensor<64xf32>) -> tensor<64xf32>
+  return %power, %root : tensor<64xf32>, tensor<64xf32>
+}
+
+// -----
+
+#cache = affine_map<() -> (16, 8)>
+#new = affine_map<() -> (4, 8)>
+#rows = affine_map<() -> (4)>
+#identity = affine_map<(i, j) -> (i, j)>
+
+// Rule 1: a scatter is a root; what it writes is computed in it, what it writes to and what reads it are not.
+// CHECK-LABEL: func.func private @scatter(
+// CHECK-NEXT: %[[COPY:.*]] = call @scatter_cast(
+// CHECK-NEXT: %[[WRITTEN:.*]] = call @scatter_scatter(%{{.*}}, %[[COPY]],
+// CHECK-NEXT: call @scatter_exp2(%[[WRITTEN]])
+// CHECK: func.func private @scatter_scatter(
+// CHECK-NEXT: %[[NEW:.*]] = "primop.sqrt"
+// CHECK-NEXT: "primop.scatter"(%{{.*}}, %{{.*}}, %[[NEW]])
+func.func private @scatter(%cache: tensor<16x8xf32> {primop.kind = "argument", primop.shape = #cache}, %rows: tensor<4xi32> {primop.kind = "argument", primop.shape = #rows}, %x: tensor<4x8xf32> {primop.kind = "argument", primop.shape = #new}) -> tensor<16x8xf32> attributes {primop.chunk} {
+  %copy = "primop.cast"(%cache) {space = #cache, maps = [#identity]} : (tensor<16x8xf32>) -> tensor<16x8xf32>
+  %new = "primop.sqrt"(%x) {space = #new, maps = [#identity]} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %written = "primop.scatter"(%copy, %rows, %new) {space = #new, maps = [affine_map<(i, j, row) -> (row, j)>, affine_map<(i, j) -> (i)>, #identity], extent = 16 : i64, inplace = true} : (tensor<16x8xf32>, tensor<4xi32>, tensor<4x8xf32>) -> tensor<16x8xf32>
+  %power = "primop.exp2"(%written) {space = #cache, maps = [#identity]} : (tensor<16x8xf32>) -> tensor<16x8xf32>
+  return %power : tensor<16x8xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#w = affine_map<() -> (32, 64)>
+#y = affine_map<() -> (8, 32)>
+#vector = affine_map<() -> (32)>
+#products = affine_map<() -> (8, 32, 64)>
+#all = affine_map<(m, n, k) -> (m, n, k)>
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+#identity = affine_map<(m, n) -> (m, n)>
+#column = affine_map<(m, n) -> (n)>
+
+// Rule 2: a contraction joins what uses it point by point: the bias and the activation are its epilogue.
+// CHECK-LABEL: func.func private @epilogue(
+// CHECK-NEXT: %[[Y:.*]] = call @epilogue_exp2(
+// CHECK-NEXT: return %[[Y]]
+// CHECK: func.func private @epilogue_exp2(
+// CHECK: primop.mul
+// CHECK-NEXT: primop.sum
+// CHECK-NEXT: primop.add
+// CHECK-NEXT: primop.exp2
+// CHECK-NEXT: return
+func.func private @epilogue(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<32x64xf32> {primop.kind = "weight", primop.shape = #w}, %bias: tensor<32xf32> {primop.kind = "weight", primop.shape = #vector}) -> tensor<8x32xf32> attributes {primop.chunk} {
+  %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<8x64xf32>, tensor<32x64xf32>) -> tensor<8x32x64xf32>
+  %sum = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<8x32x64xf32>) -> tensor<8x32xf32>
+  %biased = "primop.add"(%sum, %bias) {space = #y, maps = [#identity, #column]} : (tensor<8x32xf32>, tensor<32xf32>) -> tensor<8x32xf32>
+  %power = "primop.exp2"(%biased) {space = #y, maps = [#identity]} : (tensor<8x32xf32>) -> tensor<8x32xf32>
+  return %power : tensor<8x32xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#w = affine_map<() -> (32, 64)>
+#products = affine_map<() -> (8, 32, 64)>
+#grown = affine_map<() -> (8, 32, 4)>
+#few = affine_map<() -> (4)>
+#all = affine_map<(m, n, k) -> (m, n, k)>
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+
+// Rule 2: an op that reads each element of the contraction four times would repeat it.
+// CHECK-LABEL: func.func private @repeated(
+// CHECK-NEXT: %[[PRODUCT:.*]] = call @repeated_sum(
+// CHECK-NEXT: call @repeated_add(%[[PRODUCT]],
+func.func private @repeated(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<32x64xf32> {primop.kind = "weight", primop.shape = #w}, %shift: tensor<4xf32> {primop.kind = "argument", primop.shape = #few}) -> tensor<8x32x4xf32> attributes {primop.chunk} {
+  %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<8x64xf32>, tensor<32x64xf32>) -> tensor<8x32x64xf32>
+  %sum = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<8x32x64xf32>) -> tensor<8x32xf32>
+  %shifted = "primop.add"(%sum, %shift) {space = #grown, maps = [affine_map<(m, n, s) -> (m, n)>, affine_map<(m, n, s) -> (s)>]} : (tensor<8x32xf32>, tensor<4xf32>) -> tensor<8x32x4xf32>
+  return %shifted : tensor<8x32x4xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#w = affine_map<() -> (32, 64)>
+#y = affine_map<() -> (8, 32)>
+#products = affine_map<() -> (8, 32, 64)>
+#all = affine_map<(m, n, k) -> (m, n, k)>
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+#identity = affine_map<(m, n) -> (m, n)>
+
+// Rule 3: a reduction of a contraction's value reads it from memory; what is elementwise between them is the epilogue.
+// CHECK-LABEL: func.func private @reduced_again(
+// CHECK-NEXT: %[[POWERS:.*]] = call @reduced_again_exp2(
+// CHECK-NEXT: call @reduced_again_max(%[[POWERS]])
+// CHECK: func.func private @reduced_again_exp2(
+// CHECK: primop.sum
+// CHECK-NEXT: primop.exp2
+func.func private @reduced_again(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<32x64xf32> {primop.kind = "weight", primop.shape = #w}) -> tensor<8xf32> attributes {primop.chunk} {
+  %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<8x64xf32>, tensor<32x64xf32>) -> tensor<8x32x64xf32>
+  %sum = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<8x32x64xf32>) -> tensor<8x32xf32>
+  %powers = "primop.exp2"(%sum) {space = #y, maps = [#identity]} : (tensor<8x32xf32>) -> tensor<8x32xf32>
+  %largest = "primop.max"(%powers) {space = #y, maps = [#identity], dims = array<i64: 1>} : (tensor<8x32xf32>) -> tensor<8xf32>
+  return %largest : tensor<8xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#rows = affine_map<() -> (8)>
+#identity = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+
+// Rule 4: a norm is one kernel: the sum of squares of a row is read back over the same row.
+// CHECK-LABEL: func.func private @norm(
+// CHECK-NEXT: %[[Y:.*]] = call @norm_mul(
+// CHECK-NEXT: return %[[Y]]
+// CHECK: func.func private @norm_mul(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<8x64xf32>
+// CHECK-NEXT: %[[SQUARES:.*]] = "primop.mul"(%[[X]], %[[X]])
+// CHECK-NEXT: %[[SUM:.*]] = "primop.sum"(%[[SQUARES]])
+// CHECK-NEXT: %[[SCALE:.*]] = "primop.recip"(%[[SUM]])
+// CHECK-NEXT: "primop.mul"(%[[X]], %[[SCALE]])
+func.func private @norm(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}) -> tensor<8x64xf32> attributes {primop.chunk} {
+  %squares = "primop.mul"(%x, %x) {space = #x, maps = [#identity, #identity]} : (tensor<8x64xf32>, tensor<8x64xf32>) -> tensor<8x64xf32>
+  %sum = "primop.sum"(%squares) {space = #x, maps = [#identity], dims = array<i64: 1>} : (tensor<8x64xf32>) -> tensor<8xf32>
+  %scale = "primop.recip"(%sum) {space = #rows, maps = [affine_map<(i) -> (i)>]} : (tensor<8xf32>) -> tensor<8xf32>
+  %y = "primop.mul"(%x, %scale) {space = #x, maps = [#identity, #row]} : (tensor<8x64xf32>, tensor<8xf32>) -> tensor<8x64xf32>
+  return %y : tensor<8x64xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#rows = affine_map<() -> (8)>
+#identity = affine_map<(i, j) -> (i, j)>
+
+// Rule 4: row sums that are read at other rows than they are of stay a kernel of their own.
+// CHECK-LABEL: func.func private @other_rows(
+// CHECK-NEXT: %[[SUMS:.*]] = call @other_rows_sum(
+// CHECK-NEXT: call @other_rows_mul(%{{.*}}, %[[SUMS]])
+func.func private @other_rows(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}) -> tensor<8x64xf32> attributes {primop.chunk} {
+  %sums = "primop.sum"(%x) {space = #x, maps = [#identity], dims = array<i64: 1>} : (tensor<8x64xf32>) -> tensor<8xf32>
+  %y = "primop.mul"(%x, %sums) {space = #x, maps = [#identity, affine_map<(i, j) -> (7 - i)>]} : (tensor<8x64xf32>, tensor<8xf32>) -> tensor<8x64xf32>
+  return %y : tensor<8x64xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#w = affine_map<() -> (32, 64)>
+#rows = affine_map<() -> (8)>
+#products = affine_map<() -> (8, 32, 64)>
+#all = affine_map<(m, n, k) -> (m, n, k)>
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+#identity = affine_map<(i, j) -> (i, j)>
+
+// Rule 5: a contraction reads a norm from memory, because it would compute it for every column.
+// CHECK-LABEL: func.func private @behind_a_reduction(
+// CHECK-NEXT: %[[NORM:.*]] = call @behind_a_reduction_mul(
+// CHECK-NEXT: call @behind_a_reduction_sum(%[[NORM]],
+func.func private @behind_a_reduction(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<32x64xf32> {primop.kind = "weight", primop.shape = #w}) -> tensor<8x32xf32> attributes {primop.chunk} {
+  %largest = "primop.max"(%x) {space = #x, maps = [#identity], dims = array<i64: 1>} : (tensor<8x64xf32>) -> tensor<8xf32>
+  %norm = "primop.mul"(%x, %largest) {space = #x, maps = [#identity, affine_map<(i, j) -> (i)>]} : (tensor<8x64xf32>, tensor<8xf32>) -> tensor<8x64xf32>
+  %products = "primop.mul"(%norm, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<8x64xf32>, tensor<32x64xf32>) -> tensor<8x32x64xf32>
+  %y = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<8x32x64xf32>) -> tensor<8x32xf32>
+  return %y : tensor<8x32xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#w = affine_map<() -> (32, 64)>
+#products = affine_map<() -> (8, 32, 64)>
+#all = affine_map<(m, n, k) -> (m, n, k)>
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+#identity = affine_map<(i, j) -> (i, j)>
+
+// Rule 5: a contraction repeats what is cheap, such as one square, and reads from memory what is dearer, such as two
+// roots.
+// CHECK-LABEL: func.func private @prologue(
+// CHECK-NEXT: %[[ROOTS:.*]] = call @prologue_sqrt(
+// CHECK-NEXT: call @prologue_sum(%{{.*}}, %[[ROOTS]])
+// CHECK: func.func private @prologue_sum(
+// CHECK-NEXT: %[[SQUARES:.*]] = "primop.mul"(%[[X:.*]], %[[X]])
+// CHECK-NEXT: "primop.mul"(%[[SQUARES]],
+// NEVER-LABEL: func.func private @prologue(
+// NEVER-NEXT: %[[SQUARES:.*]] = call @prologue_mul(
+// NEVER-NEXT: %[[ROOTS:.*]] = call @prologue_sqrt(
+// NEVER-NEXT: call @prologue_sum(%[[SQUARES]], %[[ROOTS]])
+func.func private @prologue(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<32x64xf32> {primop.kind = "weight", primop.shape = #w}) -> tensor<8x32xf32> attributes {primop.chunk} {
+  %squares = "primop.mul"(%x, %x) {space = #x, maps = [#identity, #identity]} : (tensor<8x64xf32>, tensor<8x64xf32>) -> tensor<8x64xf32>
+  %root = "primop.sqrt"(%w) {space = #w, maps = [#identity]} : (tensor<32x64xf32>) -> tensor<32x64xf32>
+  %fourth_root = "primop.sqrt"(%root) {space = #w, maps = [#identity]} : (tensor<32x64xf32>) -> tensor<32x64xf32>
+  %products = "primop.mul"(%squares, %fourth_root) {space = #products, maps = [#lhs, #rhs]} : (tensor<8x64xf32>, tensor<32x64xf32>) -> tensor<8x32x64xf32>
+  %y = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<8x32x64xf32>) -> tensor<8x32xf32>
+  return %y : tensor<8x32xf32>
+}
+
+// -----
+
+#vector = affine_map<() -> (64)>
+#identity = affine_map<(i) -> (i)>
+
+// Rule 6: two kernels each compute a root that both need; two roots in a row are computed once and kept.
+// CHECK-LABEL: func.func private @shared(
+// CHECK-NEXT: %[[ROOTS:.*]] = call @shared_sqrt(
+// CHECK-NEXT: call @shared_exp2(%[[X:.*]], %[[ROOTS]])
+// CHECK-NEXT: call @shared_sin(%[[X]], %[[ROOTS]])
+// CHECK: func.func private @shared_exp2(
+// CHECK-NEXT: primop.recip
+// CHECK: func.func private @shared_sin(
+// CHECK-NEXT: primop.recip
+// NEVER-LABEL: func.func private @shared(
+// NEVER-NEXT: %[[INVERSE:.*]] = call @shared_recip(
+// NEVER: call @shared_exp2(%[[INVERSE]],
+// NEVER: call @shared_sin(%[[INVERSE]],
+func.func private @shared(%x: tensor<64xf32> {primop.kind = "argument", primop.shape = #vector}) -> (tensor<64xf32>, tensor<64xf32>) attributes {primop.chunk} {
+  %inverse = "primop.recip"(%x) {space = #vector, maps = [#identity]} : (tensor<64xf32>) -> tensor<64xf32>
+  %root = "primop.sqrt"(%x) {space = #vector, maps = [#identity]} : (tensor<64xf32>) -> tensor<64xf32>
+  %fourth_root = "primop.sqrt"(%root) {space = #vector, maps = [#identity]} : (tensor<64xf32>) -> tensor<64xf32>
+  %sum = "primop.add"(%inverse, %fourth_root) {space = #vector, maps = [#identity, #identity]} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %power = "primop.exp2"(%sum) {space = #vector, maps = [#identity]} : (tensor<64xf32>) -> tensor<64xf32>
+  %product = "primop.mul"(%inverse, %fourth_root) {space = #vector, maps = [#identity, #identity]} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %sine = "primop.sin"(%product) {space = #vector, maps = [#identity]} : (tensor<64xf32>) -> tensor<64xf32>
+  return %power, %sine : tensor<64xf32>, tensor<64xf32>
+}
+
+// -----
+
+#table = affine_map<() -> (16, 8)>
+#rows = affine_map<() -> (4)>
+#read = affine_map<() -> (4, 8)>
+#identity = affine_map<(i, j) -> (i, j)>
+
+// What a gather reads at computed places is in memory; constants and iotas are copied to whoever reads them.
+// CHECK-LABEL: func.func private @gather(
+// CHECK-NEXT: %[[TABLE:.*]] = call @gather_exp2(
+// CHECK-NEXT: call @gather_gather(%[[TABLE]])
+// CHECK: func.func private @gather_gather(
+// CHECK-NEXT: %[[ROWS:.*]] = "primop.iota"
+// CHECK-NEXT: "primop.gather"(%{{.*}}, %[[ROWS]])
+func.func private @gather(%table: tensor<16x8xf32> {primop.kind = "weight", primop.shape = #table}) -> tensor<4x8xf32> attributes {primop.chunk} {
+  %powers = "primop.exp2"(%table) {space = #table, maps = [#identity]} : (tensor<16x8xf32>) -> tensor<16x8xf32>
+  %rows = "primop.iota"() {space = #rows} : () -> tensor<4xi32>
+  %read = "primop.gather"(%powers, %rows) {space = #read, maps = [affine_map<(i, j, row) -> (row, j)>, affine_map<(i, j) -> (i)>], extent = 16 : i64} : (tensor<16x8xf32>, tensor<4xi32>) -> tensor<4x8xf32>
+  return %read : tensor<4x8xf32>
+}
