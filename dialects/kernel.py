@@ -1,7 +1,7 @@
 """One function is what one thread does: scalars and short vectors, and ops that are each one instruction idiom.
 
-A kernel is a `func.func` inside a `gpu.module`, with `kernel.block` (threads) and `kernel.grid` (blocks, as maps of the
-symbols). Its arguments are one-dimensional memrefs in global memory (address space 1) and, last, the table of symbol
+A kernel is a `func.func` inside a `gpu.module`, with `kernel.block` (threads), `kernel.grid` (blocks, as maps of the
+symbols) and, where blocks work together, `kernel.cluster` (how many neighbours along x). Its arguments are one-dimensional memrefs in global memory (address space 1) and, last, the table of symbol
 values; shared memory is declared by `kernel.shared` (address space 3). Offsets count elements. Layouts have been decided
 and are no longer visible: only instruction selection is left.
 """
@@ -132,6 +132,31 @@ class StoreShared(_Access, name="store_shared"):
 
 class Barrier(Kernel.Operation, name="barrier"):
     """All threads of the block arrive before any leaves; shared memory written before is visible after."""
+
+
+class ClusterRank(Kernel.Operation, name="cluster_rank", traits=[Pure]):
+    """This block's number in its cluster."""
+
+    result: Result[ir.IndexType]
+
+
+class ClusterBarrier(Kernel.Operation, name="cluster_barrier"):
+    """All threads of the cluster arrive before any leaves; shared memory written before is visible to all of them after."""
+
+
+class LoadRemote(_Access, name="load_remote"):
+    """Reads a scalar of the shared memory that block `rank` of the cluster knows by the same name."""
+
+    SPACE = SHARED
+    buffer: Operand[ir.MemRefType]
+    offset: Operand[ir.IndexType]
+    rank: Operand[ir.IndexType]
+    result: Result[Any]
+
+    def verify(self) -> None:
+        self._check_access(self.buffer, self.result)
+        if isinstance(self.result.type, ir.VectorType):
+            raise VerifyError(f"result must be a scalar, but is {self.result.type}")
 
 
 class GridWait(Kernel.Operation, name="grid_wait"):

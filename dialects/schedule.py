@@ -8,7 +8,9 @@ product by one warp a row:
     n: extent 4096, grid, tile 4, threads 4, vector 1     -> warp w holds row w
     k: extent 2048, loop, tile 512, threads 32, vector 8  -> lane l holds elements 8l..8l+7 of each 256
 
-Threads are numbered with the last axis fastest. `grid` axes are split over programs, first axis slowest unless `order`
+Threads are numbered with the last axis fastest. The threads along one axis may be spread over the blocks of a `cluster`,
+which reduce together through each other's shared memory: so one program reads a long axis with many multiprocessors. `grid`
+axes are split over programs, first axis slowest unless `order`
 says otherwise; `loop` axes are walked inside a program.
 """
 
@@ -32,8 +34,11 @@ class Axis:
     threads: int = 1
     vector: int = 1
     grid: bool = True
+    cluster: int = 1
 
     def __post_init__(self) -> None:
+        if self.threads % self.cluster:
+            raise ValueError(f"axis {self.name}: {self.threads} threads cannot be spread over {self.cluster} blocks")
         if self.tile < 1 or self.threads < 1 or self.vector < 1:
             raise ValueError(f"axis {self.name}: sizes must be positive, but got {self}")
         if self.tile % (self.threads * self.vector):
@@ -67,8 +72,13 @@ class Schedule:
 
     @property
     def threads(self) -> int:
-        """Threads of one program."""
-        return prod(axis.threads for axis in self.axes)
+        """Threads of one block."""
+        return prod(axis.threads // axis.cluster for axis in self.axes)
+
+    @property
+    def cluster(self) -> int:
+        """Blocks that run one program together."""
+        return prod(axis.cluster for axis in self.axes)
 
     def to_attribute(self, symbols: int) -> ir.Attribute:
         """The attribute `tile.schedule`, in the current context."""
@@ -76,7 +86,7 @@ class Schedule:
             ir.DictAttr.get({
                 "name": ir.StringAttr.get(a.name),
                 "extent": ir.AffineMapAttr.get(make_map(0, symbols, [a.extent])),
-                "layout": ir.DenseI64ArrayAttr.get([a.tile, a.threads, a.vector]),
+                "layout": ir.DenseI64ArrayAttr.get([a.tile, a.threads, a.vector, a.cluster]),
                 "walk": ir.StringAttr.get("grid" if a.grid else "loop"),
             })
             for a in self.axes
@@ -95,12 +105,13 @@ class Schedule:
         axes = []
         for item in ir.ArrayAttr(entries["axes"]):
             axis = ir.DictAttr(item)
-            tile, threads, vector = ir.DenseI64ArrayAttr(axis["layout"])
+            tile, threads, vector, cluster = ir.DenseI64ArrayAttr(axis["layout"])
             axes.append(Axis(
                 name=ir.StringAttr(axis["name"]).value,
                 extent=map_results(ir.AffineMapAttr(axis["extent"]).value)[0],
                 tile=tile, threads=threads, vector=vector,
                 grid=ir.StringAttr(axis["walk"]).value == "grid",
+                cluster=cluster,
             ))
         return Schedule(
             tuple(axes),

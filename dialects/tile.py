@@ -5,7 +5,8 @@ that axis. So a value's dimensions need no names, broadcasting is `vector.broadc
 over threads or registers is a property of the axes alone (`tile.schedule` on the function, see `schedule.py`).
 
 Memory is reached through the views of `primop`: an access names a global buffer, the origin of the tile along every
-axis, the values of the module's symbols, and a map from (axes)[symbols] to the buffer's indices. `mask` is a map of the
+axis, which is a multiple of the tile's size there, the values of the module's symbols, and a map from (axes)[symbols] to
+the buffer's indices. `mask` is a map of the
 same kind; an element exists where all its results are non-negative. Masked-off memory is never touched.
 """
 

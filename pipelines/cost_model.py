@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilec.dialects import primop
-from tilec.dialects.index_expr import Dim, linear, range_of
+from tilec.dialects.index_expr import Dim, FloorDiv, dim, linear, range_of
 from tilec.dialects.schedule import Axis, Schedule
 from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous, operand_index
 from tilec.pipelines.targets import CpuTarget, GpuTarget
 
 GPU_THREADS = 256
 WARP = 32
+CLUSTER = 8  # blocks: the portable limit
 LOADS_IN_FLIGHT = 8  # 16-byte loads of one thread and row
 
 
@@ -35,6 +36,8 @@ def choose_schedule(structure: Structure, target: CpuTarget | GpuTarget) -> Sche
     """The schedule of a kernel on a target."""
     contraction = next((r for stage in structure.stages for r in stage if r.contraction), None)
     plan = _CpuPlan(structure, target) if isinstance(target, CpuTarget) else _GpuPlan(structure, target)
+    if structure.online:
+        return plan.online()
     return plan.contraction(contraction) if contraction else plan.elementwise()
 
 
@@ -97,6 +100,7 @@ class _Plan:
         self.tile = [1] * len(structure.extents)
         self.threads = [1] * len(structure.extents)
         self.vector = [1] * len(structure.extents)
+        self.cluster = [1] * len(structure.extents)
 
     def set(self, axis: int, registers: int, threads: int = 1, vector: int = 1) -> None:
         self.tile[axis], self.threads[axis], self.vector[axis] = registers * threads * vector, threads, vector
@@ -105,7 +109,8 @@ class _Plan:
         s = self.structure
         names = _axis_names(s)
         axes = tuple(
-            Axis(names[a], s.extents[a], self.tile[a], self.threads[a], self.vector[a], a in s.grid)
+            Axis(names[a], s.extents[a], self.tile[a], self.threads[a], self.vector[a], a in s.grid,
+                 self.cluster[a])
             for a in range(len(s.extents)))
         return Schedule(axes, tuple(order), unroll, dot)
 
@@ -132,6 +137,11 @@ def _axis_names(structure: Structure) -> list[str]:
             for i, a in enumerate(axes):
                 names[a] = letter + (str(i) if len(axes) > 1 else "")
     return names
+
+
+    def online(self) -> Schedule:
+        """One loop for a chain of reductions: element by element unless the target knows better."""
+        return self.schedule(dot=True)
 
 
 class _CpuPlan(_Plan):
@@ -283,6 +293,30 @@ class _GpuPlan(_Plan):
             extent = s.extents[free[0]]
             two = together == 1 and threads >= WARP and extent.is_constant and extent.constant % (2 * groups) == 0
             self.set(free[0], 2 if two else 1, groups)
+        return self.schedule(dot=True)
+
+    def online(self) -> Schedule:
+        """Attention over a cache, one query: lanes along the head, threads of a whole cluster along the cache.
+
+        Queries that read the same keys are one tile, so that a key is loaded once for all of them.
+        """
+        s = self.structure
+        t = s.stages[0][0].axes[0]
+        cache = [a for a in s.accesses if Dim(t) in a.offset.atoms() and not a.store]
+        d = next((a for a in s.inner if self.contiguous(cache, (a, 2))), None)
+        if d is None or not s.extents[d].is_constant:
+            return self.schedule(dot=True)
+        vector = self._vector(d, cache)
+        steps = s.extents[d].constant // vector
+        lanes = next(n for n in (32, 16, 8, 4, 2, 1) if steps % n == 0)
+        self.set(d, steps // lanes, lanes, vector)
+        for h in s.grid:
+            sizes = {atom.divisor for a in cache for atom, _ in a.offset.terms
+                     if isinstance(atom, FloorDiv) and atom.numerator == dim(h)}
+            if len(sizes) == 1 and largest(s, h) % min(sizes) == 0 and min(sizes) <= 8:
+                self.set(h, min(sizes))
+        self.set(t, 1, CLUSTER * GPU_THREADS // lanes)
+        self.cluster[t] = CLUSTER
         return self.schedule(dot=True)
 
     def _vector_matrix(self, k: int, n: int, matrix: Sequence[Access]) -> Schedule:

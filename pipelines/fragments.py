@@ -22,7 +22,9 @@ from mlir import ir
 from mlir.dialects import affine, arith, scf, vector
 
 from tilec.dialects import primop, tile
-from tilec.dialects.index_expr import Atom, Dim, Linear, Symbol, dim, linear, make_map, map_results, substitute
+from tilec.dialects.index_expr import (
+    Atom, Dim, FloorDiv, Linear, Mod, Symbol, dim, floordiv, linear, make_map, map_results, mod, substitute,
+)
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.structure import offset_of
@@ -319,9 +321,9 @@ class FragmentLowering(ABC):
 
     def _elements(self, expr: Linear, layout: Layout, at: Coordinates) -> list[Linear]:
         """An index expression at every element of a fragment, in terms of the thread's first element along every axis."""
-        alone = tuple(a.threads == 1 and a.extent == linear(a.tile) for a in self.schedule.axes)  # their origin is 0
+        units = tuple(a.vector if a.threads > 1 else 0 if a.extent == linear(a.tile) else a.tile for a in self.schedule.axes)
         base = tuple(i * axis.threads * axis.vector for i, axis in zip(at, self.schedule.axes, strict=True))
-        return [shifted(expr, tuple(b + i for b, i in zip(base, inside, strict=True)), alone) for inside in layout.inside()]
+        return [shifted(expr, tuple(b + i for b, i in zip(base, inside, strict=True)), units) for inside in layout.inside()]
 
     def _origin(self, op: ir.OpView, shape: Sequence[int]) -> tuple[list[ir.Value], list[ir.Value]]:
         """The first element of this thread along every axis, and the symbols, as values."""
@@ -583,20 +585,38 @@ class FragmentLowering(ABC):
 
 
 @lru_cache(maxsize=1 << 16)
-def shifted(expr: Linear, steps: tuple[int, ...], alone: tuple[bool, ...]) -> Linear:
-    """`expr` with `steps[i]` added to dimension i, whose own value is 0 where `alone[i]`."""
+def shifted(expr: Linear, steps: tuple[int, ...], units: tuple[int, ...]) -> Linear:
+    """`expr` with `steps[i]` added to dimension i, which is a multiple of `units[i]` (0 if that is 0).
+
+    With a unit of 16 the floordiv and mod of a layout go: (d0 + 3) floordiv 16 * 64 + (d0 + 3) mod 16 is d0 * 4 + 3.
+    """
     if not expr.nonlinear_atoms():
         terms, constant = [], expr.constant
         for atom, c in expr.terms:
             if isinstance(atom, Dim) and atom.position < len(steps):
                 constant += c * steps[atom.position]
-                if alone[atom.position]:
+                if not units[atom.position]:
                     continue
             terms.append((atom, c))
         return Linear(constant, tuple(terms))
-    replaced: dict[Atom, Linear] = {
-        Dim(i): linear(step) if only else dim(i) + step for i, (step, only) in enumerate(zip(steps, alone, strict=True))}
-    return substitute(expr, replaced)
+    scaled: dict[Atom, Linear] = {
+        Dim(i): dim(i) * unit + step for i, (step, unit) in enumerate(zip(steps, units, strict=True))}
+    return _unscaled(substitute(expr, scaled), units)
+
+
+def _unscaled(expr: Linear, units: tuple[int, ...]) -> Linear:
+    """`expr` with every dimension i replaced by its `units[i]`-th part."""
+    result = Linear(expr.constant)
+    for atom, c in expr.terms:
+        unit = units[atom.position] if isinstance(atom, Dim) and atom.position < len(units) else 1
+        if isinstance(atom, FloorDiv | Mod):
+            divide = floordiv if isinstance(atom, FloorDiv) else mod
+            result += c * divide(_unscaled(atom.numerator, units), atom.divisor)
+        elif c % unit == 0:
+            result += Linear(0, ((atom, c // unit),))
+        else:
+            result += c * floordiv(Linear(0, ((atom, 1),)), unit)
+    return result
 
 
 class _Scope:

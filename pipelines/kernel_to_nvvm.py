@@ -14,7 +14,7 @@ from mlir.dialects import arith, llvm, nvvm, vector
 from tilec.dialects import kernel
 from tilec.dialects.tile import ReduceKind
 from tilec.pipelines.fragments import combiner
-from tilec.pipelines.passes import Pass
+from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of
 from tilec.runtime.artifact import ITEM_BYTES
 
@@ -65,9 +65,13 @@ def _convert_function(module: ir.OpView, function: ir.OpView) -> None:
     for name in ("kernel.grid", "kernel.dependent"):
         if name in function.attributes:
             attributes[name] = function.attributes[name]
-    # Without a bound ptxas serialises batched loads to save registers; with it, it uses what a full multiprocessor has.
-    resident = max(1, REGISTERS // (block_size * REGISTERS_PER_THREAD))
-    attributes["nvvm.minctasm"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), resident)
+    if "kernel.cluster" in function.attributes:
+        blocks = ir.IntegerAttr(function.attributes["kernel.cluster"]).value
+        attributes["nvvm.cluster_dim"] = ir.Attribute.parse(f"array<i32: {blocks}, 1, 1>")
+    if _streams(source):
+        # Without a bound ptxas serialises batched loads to save registers; with it, it uses what a full multiprocessor has.
+        resident = max(1, REGISTERS // (block_size * REGISTERS_PER_THREAD))
+        attributes["nvvm.minctasm"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), resident)
     # No `noalias`: it would make reads of activations non-coherent loads, which ptxas moves above the wait for their writer.
     attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get({"llvm.align": _i64(16)})] * len(source.arguments))
     block = lowered.regions[0].blocks.append(*[pointer] * len(source.arguments))
@@ -80,6 +84,16 @@ def _convert_function(module: ir.OpView, function: ir.OpView) -> None:
     with ir.InsertionPoint(list(block.operations)[-1]):
         llvm.ReturnOp()
     list(block.operations)[-1].operation.erase()
+
+
+def _streams(block: ir.Block) -> bool:
+    """Whether a kernel reads vectors of weights."""
+    def found(op: ir.OpView) -> bool:
+        if isinstance(op, kernel.LoadGlobal):
+            return op.cache is kernel.Cache.STREAM and isinstance(op.result.type, ir.VectorType)
+        return any(found(o) for r in op.operation.regions for b in r.blocks for o in b.operations)
+
+    return any(found(op) for op in block.operations)
 
 
 def _apply_rules(block: ir.Block) -> None:
@@ -206,6 +220,32 @@ def _store_shared(op: ir.OpView) -> None:
 @rule(kernel.Barrier)
 def _barrier(op: ir.OpView) -> None:
     nvvm.barrier0()
+
+
+@rule(kernel.ClusterRank)
+def _cluster_rank(op: ir.OpView) -> ir.Value:
+    word = ir.IntegerType.get_signless(32)
+    rank = llvm.inline_asm(word, [], "mov.u32 $0, %cluster_ctarank;", "=r", asm_dialect=0)
+    return arith.index_cast(ir.IndexType.get(), rank)
+
+
+@rule(kernel.ClusterBarrier)
+def _cluster_barrier(op: ir.OpView) -> None:
+    nvvm.cluster_arrive(aligned=True)
+    nvvm.cluster_wait(aligned=True)
+
+
+@rule(kernel.LoadRemote)
+def _load_remote(op: ir.OpView) -> ir.Value:
+    word, kind = ir.IntegerType.get_signless(32), op.result.type
+    address = llvm.ptrtoint(word, _address(op.buffer, op.offset, kind))
+    rank = arith.index_cast(word, op.rank)
+    if _width(kind) != 4:
+        raise PassFailure(f"only 4-byte elements are read from another block, not {kind}", op.operation.location)
+    register = "=f" if str(kind) == "f32" else "=r"
+    return llvm.inline_asm(
+        kind, [address, rank], "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, $1, $2; "
+        "ld.shared::cluster.b32 $0, [remote]; }", f"{register},r,r,~{{memory}}", has_side_effects=True, asm_dialect=0)
 
 
 @rule(kernel.GridWait)

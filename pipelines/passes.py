@@ -36,6 +36,7 @@ from tilec.dialects import core
 from tilec.pipelines.diagnostics import Diagnostic, collected_errors
 from tilec.pipelines.options import Option, OptionError, value_text
 
+MOST_DIAGNOSTICS = 8  # that a failure's text shows
 ANY = "any"  # the anchor of a pass that runs on whichever operation it is placed in
 
 

@@ -18,11 +18,12 @@ from tilec.pipelines.primop.decompose_softmax import DecomposeSoftmax
 from tilec.pipelines.primop.fuse import Fuse
 from tilec.pipelines.primop.group import Group
 from tilec.pipelines.primop.inplace_scatter import InplaceScatter
+from tilec.pipelines.primop.online_reductions import OnlineReductions
 from tilec.pipelines.primop.pack_weights import PackWeights
 from tilec.pipelines.primop.partition import Partition
 from tilec.pipelines.primop.write_states import WriteStates
 from tilec.pipelines.primop_to_tile import PrimopToTile
-from tilec.pipelines.targets import CpuTarget, GpuTarget
+from tilec.pipelines.targets import CpuTarget, GpuTarget, find_target
 from tilec.pipelines.tile_to_cpu import TileToCpu
 from tilec.pipelines.tile_to_kernel import TileToKernel
 
@@ -33,18 +34,25 @@ PRIMOP: tuple[Entry, ...] = (
     Partition(),
     Group(),  # before the passes below, which then work on one layer and not on thirty
     InplaceScatter(),  # looks at all uses of a state inside a chunk, so while a chunk is still one function body
-    WriteStates(),  # once it is known which scatters write in place
+    OnlineReductions(),  # its marks tell fusion which chains of reductions are one loop
     Fuse(),
     Group(),  # kernels of different chunks that came out equal
 )
 
 
-def tile_pipeline(target: str) -> tuple[Entry, ...]:
+def primop_pipeline(target: CpuTarget | GpuTarget) -> tuple[Entry, ...]:
+    """From a recorded module to functions that are one kernel each."""
+    # One loop over a long axis keeps one program busy: worth it where a cluster of blocks can share that loop.
+    online = isinstance(target, GpuTarget) and target.hopper
+    return tuple(p for p in PRIMOP if online or not isinstance(p, OnlineReductions))
+
+
+def tile_pipeline(name: str) -> tuple[Entry, ...]:
     """From a recorded module to tile functions for a target."""
     return (
-        *PRIMOP,
-        PackWeights(target),  # after fusion, which decides who reads a weight; before views become loads
-        PrimopToTile(target),
+        *primop_pipeline(find_target(name)),
+        PackWeights(name),  # after fusion, which decides who reads a weight; before views become loads
+        PrimopToTile(name),
         Cse(),  # constants and loads that several operands share
         Dce(),
     )
@@ -77,7 +85,7 @@ def cpu_pipeline(target: CpuTarget) -> tuple[Entry, ...]:
 
 def kernel_pipeline(target: GpuTarget) -> tuple[Entry, ...]:
     """From tile functions to kernels, one thread's part each."""
-    return tuple(p for p in KERNEL if target.dependent_launch or not isinstance(p, DependentLaunch))
+    return tuple(p for p in KERNEL if target.hopper or not isinstance(p, DependentLaunch))
 
 
 def gpu_pipeline(target: GpuTarget) -> tuple[Entry, ...]:

@@ -16,12 +16,13 @@ from mlir.dialects import arith, func, math, scf, vector
 
 from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import (
-    Atom, Dim, FloorDiv, Linear, Mod, Symbol, dim, floordiv, linear, make_map, range_of,
+    Atom, Dim, FloorDiv, Linear, Mod, Symbol, dim, floordiv, linear, make_map, range_of, substitute,
 )
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.cost_model import choose_schedule
 from tilec.pipelines.passes import Pass, PassFailure
-from tilec.pipelines.primop.fuse import REDUCTIONS
+from tilec.pipelines.primop.fuse import REDUCTIONS, is_contraction
+from tilec.pipelines.primop.online_reductions import Chain, match_power
 from tilec.pipelines.primop.outline import extents_of, functions, kind_of
 from tilec.pipelines.primop.structure import (
     Index, Reduction, Structure, analyse, capacity, defining_op, operand_bound, operand_index,
@@ -141,7 +142,10 @@ class _Emitter:
     def _body(self) -> None:
         self.memo, self.reduced = {}, {}
         for stage in self.structure.stages:
-            self._stage(stage)
+            if self.structure.online:
+                self._online_stage(stage)
+            else:
+                self._stage(stage)
         self.memo = {}
         self._walk(self.structure.inner, self._store_root)
 
@@ -193,15 +197,81 @@ class _Emitter:
             parts = final[i * copies:(i + 1) * copies]
             while len(parts) > 1:
                 parts = [self._combine(reduction, a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-            total = parts[0]
-            shape = list(total.type.shape)
-            axes = [a for a in reduction.axes if shape[a] > 1]
-            if axes:
-                kept = [1 if a in axes else n for a, n in enumerate(shape)]
-                kind = tile.ReduceKind.ADD if isinstance(reduction.op, primop.Sum) else tile.ReduceKind.MAX
-                total = tile.Reduce(kind=kind, axes=axes, value=total,
-                                    result=ir.VectorType.get(kept, total.type.element_type)).result
+            total = self._reduced_tile(reduction, parts[0])
             self.reduced[reduction.op] = self._converted(total, primop.element_type(reduction.op.result))
+
+    def _reduced_tile(self, reduction: Reduction, total: ir.Value) -> ir.Value:
+        """An accumulator combined along the reduced axes, which keep size 1."""
+        shape = list(total.type.shape)
+        axes = [a for a in reduction.axes if shape[a] > 1]
+        if not axes:
+            return total
+        kept = [1 if a in axes else n for a, n in enumerate(shape)]
+        kind = tile.ReduceKind.ADD if isinstance(reduction.op, primop.Sum) else tile.ReduceKind.MAX
+        return tile.Reduce(kind=kind, axes=axes, value=total, result=ir.VectorType.get(kept, total.type.element_type)).result
+
+    def _nested_reduction(self, op: ir.OpView, index: Index) -> ir.Value:
+        """A reduction evaluated for every element of the current tile, its loop here and now."""
+        own, parallel = self.structure.nested[op], iter(index)
+        reduced, dims = iter(own), list(op.dims)
+        point = tuple(dim(next(reduced)) if d in dims else next(parallel) for d in range(len(primop.space_of(op))))
+        reduction = Reduction(op, own, point, is_contraction(op))
+        memo, online = self.memo, self.structure.online
+        self.structure.online = False
+        start = [self._neutral(reduction, self._accumulator_shape(reduction))]
+        final = self._reduce_loops([reduction], list(own), start, 1)[0]
+        self.memo, self.structure.online = memo, online
+        return self._converted(self._reduced_tile(reduction, final), primop.element_type(op.result))
+
+    # A maximum and the sums that use it, in one loop (see online_reductions.py for the algebra) ---------------------
+
+    def _online_stage(self, stage: list[Reduction]) -> None:
+        maximum, chain = stage[0], self._chain(stage)
+        start = []
+        for reduction in stage:
+            start.append(self._neutral(reduction, self._accumulator_shape(reduction)))
+            self.reduced[reduction.op] = start[-1]  # its shape is all that the others need yet
+        partial = self._reduce_loops(stage, list(maximum.axes), start, 1)
+        largest = self._reduced_tile(maximum, partial[0])
+        mend = self._mend(chain, maximum, partial[0], largest)
+        for reduction, value in zip(stage, partial, strict=True):
+            total = largest if reduction is maximum else self._reduced_tile(reduction, arith.mulf(*self._aligned(value, mend)))
+            self.reduced[reduction.op] = self._converted(total, primop.element_type(reduction.op.result))
+
+    def _accumulate_online(self, stage: list[Reduction], values: list[ir.Value]) -> list[ir.Value]:
+        maximum, chain = stage[0], self._chain(stage)
+        larger = self._accumulated(maximum, values[0])
+        mend = self._mend(chain, maximum, values[0], larger)
+        self.reduced[maximum.op] = larger
+        result = [larger]
+        for reduction, value in zip(stage[1:], values[1:], strict=True):
+            with reduction.op.operation.location:
+                mended = arith.mulf(*self._aligned(value, mend))
+                result.append(self._accumulated(reduction, mended))
+        return result
+
+    def _chain(self, stage: list[Reduction]) -> Chain:
+        for reduction in stage[1:]:
+            operand = defining_op(reduction.op.operand)
+            for op in (operand, *(defining_op(v) for v in operand.operands)):  # type: ignore[union-attr]
+                chain = match_power(op)
+                if chain is not None:
+                    return chain
+        raise PassFailure("an online chain has no exponential of its maximum", stage[0].op.operation.location)
+
+    def _mend(self, chain: Chain, maximum: Reduction, before: ir.Value, after: ir.Value) -> ir.Value:
+        """The factor exp2(c (m_before - m_after)) that turns sums relative to one maximum into sums relative to another."""
+        index = tuple(maximum.point[d] for d in range(len(maximum.point)) if d not in list(maximum.op.dims))
+        memo, known = self.memo, self.reduced[maximum.op]
+        clamped = []
+        for value in (before, after):
+            self.memo, self.reduced[maximum.op] = {}, value
+            clamped.append(self._evaluate(chain.clamped, index))
+        self.memo, self.reduced[maximum.op] = memo, known
+        difference = arith.subf(*self._aligned(*clamped))
+        scale = self._splat(ir.FloatAttr(defining_op(chain.scale).attributes["value"]).value,  # type: ignore[union-attr]
+                            difference.type.element_type, difference.type.shape)
+        return math.exp2(arith.mulf(difference, scale))
 
     def _reduce_loops(self, stage: list[Reduction], axes: list[int], values: list[ir.Value], copies: int) -> list[ir.Value]:
         if not axes:
@@ -236,6 +306,8 @@ class _Emitter:
 
     def _accumulate(self, stage: list[Reduction], values: list[ir.Value], copies: int, copy: int) -> list[ir.Value]:
         values = list(values)
+        if self.structure.online:
+            return self._accumulate_online(stage, values)
         for i, reduction in enumerate(stage):
             position = i * copies + copy
             with reduction.op.operation.location:
@@ -329,11 +401,16 @@ class _Emitter:
 
     def _evaluate(self, value: ir.Value, index: Index) -> ir.Value:
         op = defining_op(value)
-        if isinstance(op, REDUCTIONS):
+        if isinstance(op, REDUCTIONS) and op not in self.structure.nested:
             return self.reduced[op]
         key = (value, index, self.guards)
         if key not in self.memo:
-            self.memo[key] = self._load(value, index) if op is None else self._compute(op, index)
+            if op is None:
+                self.memo[key] = self._load(value, index)
+            elif op in self.structure.nested:
+                self.memo[key] = self._nested_reduction(op, index)
+            else:
+                self.memo[key] = self._compute(op, index)
         return self.memo[key]
 
     def _load(self, value: ir.Value, index: Index) -> ir.Value:
@@ -375,15 +452,26 @@ class _Emitter:
     # Tiles --------------------------------------------------------------------------------------------------------
 
     def _axes_of(self, index: Sequence[Linear]) -> set[int]:
-        """The axes with more than one element a tile on which an index depends."""
+        """The axes along which an index takes more than one value inside a tile: `h floordiv 4` in a tile of 4 takes one."""
         atoms = set().union(*(e.atoms() for e in index), set())
-        return {a.position for a in atoms if isinstance(a, Dim) and a.position < self.rank and self.tiles[a.position] > 1}
+        axes = {a.position for a in atoms if isinstance(a, Dim) and a.position < self.rank and self.tiles[a.position] > 1}
+        return {a for a in axes if any(self._varies(e, a) for e in index)}
+
+    def _varies(self, expr: Linear, axis: int) -> bool:
+        inside = Dim(self.rank + 1)
+        split = dim(axis) * self.tiles[axis] + dim(inside.position)
+        ranges = {**{k: v for k, v in self.ranges.items() if k != Dim(axis)}, inside: (0, self.tiles[axis] - 1)}
+        return inside in substitute(expr, {Dim(axis): split}, ranges).atoms()
 
     def _axes_below(self, value: ir.Value, index: Index) -> set[int]:
         """The axes along which an expression varies."""
         op = defining_op(value)
         if op is None:
             return self._axes_of(index)
+        if op in self.structure.nested:
+            own, parallel, dims = iter(self.structure.nested[op]), iter(index), list(op.dims)
+            point = tuple(dim(next(own)) if d in dims else next(parallel) for d in range(len(primop.space_of(op))))
+            return self._axes_below(op.operand, operand_index(op, 0, point, self.ranges)) - set(self.structure.nested[op])
         if isinstance(op, REDUCTIONS):
             return {a for a, n in enumerate(self.reduced[op].type.shape) if n > 1}
         if isinstance(op, primop.Iota):
@@ -507,7 +595,8 @@ def elementwise(op: ir.OpView, values: Sequence[ir.Value], element: ir.Type) -> 
     is_float = str(values[0].type.element_type) in primop.FLOATS
     if name == "custom":
         kind = ir.VectorType.get(list(values[0].type.shape), element)
-        return ir.Operation.create(op.kind, results=[kind], operands=list(values)).results[0]
+        operands = [values[0], _divisor(values[1])] if op.kind == "arith.divsi" else list(values)
+        return ir.Operation.create(op.kind, results=[kind], operands=operands).results[0]
     if name == "less_than":
         if is_float:
             return arith.cmpf(arith.CmpFPredicate.OLT, *values)
@@ -523,4 +612,13 @@ def elementwise(op: ir.OpView, values: Sequence[ir.Value], element: ir.Type) -> 
         return floats[name](*values)
     if str(element) == "i1":
         return {"add": arith.ori, "mul": arith.andi}[name](*values)
-    return {"add": arith.addi, "mul": arith.muli, "mod": arith.remsi}[name](*values)
+    if name == "mod":
+        return arith.remsi(values[0], _divisor(values[1]))
+    return {"add": arith.addi, "mul": arith.muli}[name](*values)
+
+
+def _divisor(value: ir.Value) -> ir.Value:
+    """An integer divisor with its zeros replaced: elements outside of a ragged tile read as zero, and a CPU traps on those."""
+    zero, one = (arith.constant(value.type, ir.DenseElementsAttr.get_splat(
+        value.type, ir.IntegerAttr.get(value.type.element_type, n))) for n in (0, 1))
+    return arith.select(arith.cmpi(arith.CmpIPredicate.eq, value, zero), one, value)

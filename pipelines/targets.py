@@ -36,13 +36,13 @@ class CpuTarget:
 @dataclass(frozen=True)
 class GpuTarget:
     """An NVIDIA architecture: chip and PTX version, shared memory per block in bytes, its number of
-    multiprocessors, and whether kernels can start before their predecessor ends (programmatic dependent launch)."""
+    multiprocessors, and whether it has what came with Hopper: kernels that start before their predecessor ends, clusters of blocks."""
 
     name: str
     ptx: str
     shared_bytes: int
     multiprocessors: int
-    dependent_launch: bool
+    hopper: bool
     kind: str = field(default="gpu", init=False)
 
 

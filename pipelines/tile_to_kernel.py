@@ -7,6 +7,8 @@ through shared memory from there; every thread gets the result, combined in one 
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -58,6 +60,8 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
     grid = _Grid(schedule, len(symbols))
     lowered.attributes["kernel.block"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _block_size(schedule))
     lowered.attributes["kernel.grid"] = grid.attribute()
+    if schedule.cluster > 1:
+        lowered.attributes["kernel.cluster"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), schedule.cluster)
     block = lowered.add_entry_block()
     with ir.InsertionPoint(block):
         lowering = _GpuLowering(schedule, grid, list(symbols), block.arguments[len(buffers)])
@@ -101,6 +105,8 @@ class _Grid:
         for axis, dimension in self.direct.items():
             counts[list(kernel.Dimension).index(dimension)].append(self.schedule.axes[axis].programs)
         counts[0] += [self.schedule.axes[a].programs for a in self.folded]
+        if self.schedule.cluster > 1:
+            counts[0].append(linear(self.schedule.cluster))
         return ir.ArrayAttr.get([ir.AffineMapAttr.get(make_map(0, self.symbols, factors)) for factors in counts])
 
 
@@ -119,11 +125,15 @@ class _GpuLowering(FragmentLowering):
         stride = 1
         self.strides: dict[int, int] = {}
         for i in range(len(schedule.axes) - 1, -1, -1):
-            threads = schedule.axes[i].threads
-            if threads > 1:
+            axis = schedule.axes[i]
+            threads = axis.threads // axis.cluster
+            if axis.threads > 1:
                 self.strides[i] = stride
                 self.coordinates[i] = self._digit(self.thread_number, stride, threads, stride * threads < schedule.threads
                                                   or self.padded)
+                if axis.cluster > 1:
+                    rank = kernel.ClusterRank(result=ir.IndexType.get()).result
+                    self.coordinates[i] = arith.addi(self.coordinates[i], self._scaled(rank, threads))
                 stride *= threads
 
     def _digit(self, value: ir.Value, stride: int, base: int, bounded: bool) -> ir.Value:
@@ -135,16 +145,23 @@ class _GpuLowering(FragmentLowering):
     def program_id(self, axis: int) -> ir.Value:
         index = ir.IndexType.get()
         if axis in self.grid.direct:
-            return kernel.BlockId(dimension=self.grid.direct[axis], result=index).result
+            return self._block(self.grid.direct[axis])
         if axis not in self.grid.folded:
             return self.constant(0, index)
-        rest = kernel.BlockId(dimension=kernel.Dimension.X, result=index).result
+        rest = self._block(kernel.Dimension.X)
         for other in reversed(self.grid.folded):
             count = self._extent(self.schedule.axes[other].programs)
             if other == axis:
                 return arith.remui(rest, count)
             rest = arith.divui(rest, count)
         raise PassFailure(f"axis {axis} is not part of the grid")
+
+    def _block(self, dimension: kernel.Dimension) -> ir.Value:
+        """A program's coordinate along a dimension of the grid: blocks of a cluster are neighbours along x."""
+        block = kernel.BlockId(dimension=dimension, result=ir.IndexType.get()).result
+        if self.schedule.cluster > 1 and dimension is kernel.Dimension.X:
+            return arith.divui(block, self.constant(self.schedule.cluster, ir.IndexType.get()))
+        return block
 
     def _extent(self, expr: Linear) -> ir.Value:
         return self.apply(expr, [], [self.symbol(n) for n in self.symbols])
@@ -212,19 +229,18 @@ class _GpuLowering(FragmentLowering):
     def reduce_threads(self, values: list[ir.Value], kind: tile.ReduceKind, axes: list[int]) -> list[ir.Value]:
         scalars = [s for v in values for s in self._scalars(v)]
         near: list[int] = []  # steps between the lanes of a warp that combine
-        far: list[int] = [0]  # distances between the threads of several warps that combine
         for axis in axes:
-            count, stride = self.schedule.axes[axis].threads, self.strides[axis]
-            inside = min(count, max(WARP // stride, 1))  # this many neighbours along the axis share a warp
+            count, stride, inside = self._local(axis), self.strides[axis], self._in_warp(axis)
             if inside & (inside - 1) or stride & (stride - 1) or count % inside:
                 raise PassFailure(f"axis {self.schedule.axes[axis].name} is reduced over {count} threads at a stride of "
                                   f"{stride}, which is no power of two inside a warp and whole warps beyond")
             near += [stride << i for i in range(inside.bit_length() - 1)]
-            far = [d + stride * inside * i for i in range(count // inside) for d in far]
         if near:
             scalars = [kernel.WarpReduce(kind=kind, lanes=near, value=v, result=v.type).result for v in scalars]
-        if len(far) > 1:
-            scalars = self._across_warps(scalars, kind, axes, far)
+        if any(self._local(a) > self._in_warp(a) for a in axes):
+            scalars = self._through_shared(scalars, kind, axes)
+        if any(self.schedule.axes[a].cluster > 1 for a in axes):
+            scalars = self._through_cluster(scalars, kind, axes)
         result, remaining = [], iter(scalars)
         for v in values:
             count = ir.VectorType(v.type).shape[0] if isinstance(v.type, ir.VectorType) else 1
@@ -237,33 +253,101 @@ class _GpuLowering(FragmentLowering):
             return [value]
         return [vector.extract(value, [], [i]) for i in range(value.type.shape[0])]
 
-    def _across_warps(self, values: list[ir.Value], kind: tile.ReduceKind, axes: list[int],
-                      distances: list[int]) -> list[ir.Value]:
-        """Every thread leaves its value in shared memory and reads those of the threads it combines with, in order."""
-        index, block = ir.IndexType.get(), _block_size(self.schedule)
+    def _local(self, axis: int) -> int:
+        """Threads of one block along an axis."""
+        return self.schedule.axes[axis].threads // self.schedule.axes[axis].cluster
+
+    def _in_warp(self, axis: int) -> int:
+        """Neighbours along an axis that share a warp."""
+        return min(self._local(axis), max(WARP // self.strides[axis], 1))
+
+    def _slots(self, axes: list[int], group: dict[int, int]) -> tuple[ir.Value, ir.Value | None, int, list[int]]:
+        """Where threads leave values to be combined along `axes`, of which `group[a]` neighbours hold the same.
+
+        (slot of this thread's own group at distance 0, whether this thread writes for its neighbours, number of slots,
+        distances of the slots that combine).
+        """
+        index = ir.IndexType.get()
+        slot: ir.Value | None = None
+        writes: ir.Value | None = None
+        size, distances = 1, [0]
+        for axis in sorted(self.coordinates, reverse=True):
+            place = arith.remui(self.coordinates[axis], self.constant(self._local(axis), index)) \
+                if self.schedule.axes[axis].cluster > 1 else self.coordinates[axis]
+            if axis in axes:
+                count = self._local(axis) // group[axis]
+                distances = [d + size * i for i in range(count) for d in distances]
+                inside = arith.remui(place, self.constant(group[axis], index))
+                first = arith.cmpi(arith.CmpIPredicate.eq, inside, self.constant(0, index))
+                writes = first if writes is None else arith.andi(writes, first)
+            else:
+                count = self._local(axis)
+                part = self._scaled(place, size)
+                slot = part if slot is None else arith.addi(slot, part)
+            size *= count
+        return slot if slot is not None else self.constant(0, index), writes, size, distances
+
+    def _own_slot(self, base: ir.Value, axes: list[int], group: dict[int, int]) -> ir.Value:
+        """This thread's own slot: its group's at distance 0, moved by where the thread stands along `axes`."""
+        size = 1
+        for axis in sorted(self.coordinates, reverse=True):
+            if axis in axes:
+                place = arith.remui(self.coordinates[axis], self.constant(self._local(axis), ir.IndexType.get())) \
+                    if self.schedule.axes[axis].cluster > 1 else self.coordinates[axis]
+                beyond = arith.divui(place, self.constant(group[axis], ir.IndexType.get()))
+                base = arith.addi(base, self._scaled(beyond, size))
+                size *= self._local(axis) // group[axis]
+            else:
+                size *= self._local(axis)
+        return base
+
+    def _leave(self, values: list[ir.Value], slot: ir.Value, size: int, writes: ir.Value | None) -> ir.Value:
+        """Writes values to fresh shared memory, value i at slot + i * size."""
         element = values[0].type
-        combine = combiner(kind, element)
-        memory = ir.MemRefType.get([len(values) * block], element, memory_space=_space(3))
+        memory = ir.MemRefType.get([len(values) * size], element, memory_space=_space(3))
         shared = kernel.Shared(symbol=f"reduce{self.reductions}", result=memory).result
         self.reductions += 1
-        first = self.thread_number  # the member of the group at distance 0, in the same place of its warp
-        for axis in axes:
-            stride = self.strides[axis]
-            inside = min(self.schedule.axes[axis].threads, max(WARP // stride, 1))
-            beyond = arith.divui(self.coordinates[axis], self.constant(inside, index))
-            first = arith.subi(first, arith.muli(beyond, self.constant(inside * stride, index)))
-        for i, value in enumerate(values):
-            kernel.StoreShared(value=value, buffer=shared, offset=self._at((self.thread_number, i * block)))
+        if self.padded:
+            alive = arith.cmpi(arith.CmpIPredicate.ult, self.thread_number,
+                               self.constant(self.schedule.threads, ir.IndexType.get()))
+            writes = alive if writes is None else arith.andi(writes, alive)
+        branch = scf.IfOp(writes) if writes is not None else None
+        with ir.InsertionPoint(branch.then_block) if branch else contextlib.nullcontext():
+            for i, value in enumerate(values):
+                kernel.StoreShared(value=value, buffer=shared, offset=self._at((slot, i * size)))
+            if branch:
+                scf.YieldOp([])
+        return shared
+
+    def _through_shared(self, values: list[ir.Value], kind: tile.ReduceKind, axes: list[int]) -> list[ir.Value]:
+        """Warps combine: one lane of each group leaves its value, and every thread reads those of its group, in order."""
+        combine, element = combiner(kind, values[0].type), values[0].type
+        group = {a: self._in_warp(a) for a in axes}
+        base, writes, size, distances = self._slots(axes, group)
+        shared = self._leave(values, self._own_slot(base, axes, group), size, writes)
         kernel.Barrier()
         results = []
         for i in range(len(values)):
-            total: ir.Value | None = None
-            for distance in distances:
-                part = kernel.LoadShared(buffer=shared, offset=self._at((first, i * block + distance)), result=element).result
-                total = part if total is None else combine(total, part)
-            assert total is not None
-            results.append(total)
+            parts = [kernel.LoadShared(buffer=shared, offset=self._at((base, i * size + d)), result=element).result
+                     for d in distances]
+            results.append(functools.reduce(combine, parts))
         kernel.Barrier()  # before a later turn of a loop writes again
+        return results
+
+    def _through_cluster(self, values: list[ir.Value], kind: tile.ReduceKind, axes: list[int]) -> list[ir.Value]:
+        """Blocks of the cluster combine: each leaves its value, and every thread reads all of them, by rank."""
+        combine, element, index = combiner(kind, values[0].type), values[0].type, ir.IndexType.get()
+        group = {a: self._local(a) for a in axes}
+        slot, writes, size, _ = self._slots(axes, group)
+        shared = self._leave(values, slot, size, writes)
+        kernel.ClusterBarrier()
+        ranks = [self.constant(r, index) for r in range(self.schedule.cluster)]
+        results = []
+        for i in range(len(values)):
+            parts = [kernel.LoadRemote(buffer=shared, offset=self._at((slot, i * size)), rank=r, result=element).result
+                     for r in ranks]
+            results.append(functools.reduce(combine, parts))
+        kernel.ClusterBarrier()  # nobody ends or writes again while its memory is read
         return results
 
     def dot(self, op: tile.Dot, lhs: Fragments, rhs: Fragments, acc: Fragments) -> Fragments:

@@ -16,14 +16,14 @@ from tilec.errors import ContextLengthError, TargetError, TilecError, Unsupporte
 from tilec.frontend.checkpoints import open_checkpoint
 from tilec.frontend.checkpoints.expected import check_tensors
 from tilec.frontend.hub import resolve
-from tilec.llm import LLM, Completion, check_output, choose_context, compiled, resolve_target
+from tilec.llm import LLM, Completion, check_output, choose_context, choose_dtype, compiled, resolve_target
 from tilec.runtime.artifact import Artifact
 from tilec.runtime.sampling import SamplingParams
 
 __version__ = "0.1.0"
 
 
-def compile(model: str | Path, output: str | Path | None = None, target: str = "auto", dtype: str = "bf16",
+def compile(model: str | Path, output: str | Path | None = None, target: str = "auto", dtype: str | None = None,
             context: int | None = None, progress: Callable[[str], None] | None = None) -> Artifact:
     """Compiles a model (a GGUF file, a Hugging Face folder or a known name) and, with `output`, writes the artifact.
 
@@ -35,7 +35,8 @@ def compile(model: str | Path, output: str | Path | None = None, target: str = "
     checkpoint = open_checkpoint(resolve(model))
     check_tensors(checkpoint.config, checkpoint)
     held = choose_context(checkpoint.config, context)
-    artifact, _ = compiled(checkpoint.config, resolve_target(target), dtype, held, progress=progress)
+    resolved = resolve_target(target)
+    artifact, _ = compiled(checkpoint.config, resolved, choose_dtype(dtype, resolved), held, progress=progress)
     if output is not None:
         artifact.save(Path(output))
     return artifact

@@ -24,7 +24,7 @@ from tilec.frontend.checkpoints.base import Checkpoint
 from tilec.frontend.checkpoints.expected import check_tensors
 from tilec.frontend.config import ModelConfig, inverse_frequencies
 from tilec.frontend.hub import cache_folder, resolve
-from tilec.pipelines.targets import CPU_TARGETS, find_target, host_cpu
+from tilec.pipelines.targets import CPU_TARGETS, CpuTarget, find_target, host_cpu
 from tilec.runtime.artifact import Artifact, ArtifactError
 from tilec.runtime.chat import render_chat
 from tilec.runtime.cpu import CpuProgram, usable_cores
@@ -35,7 +35,6 @@ from tilec.runtime.tokenizer import StreamDecoder, Tokenizer
 from tilec.runtime.weights import load_weights
 
 DEFAULT_CONTEXT = 4096
-DEFAULT_DTYPE = "bf16"
 DTYPES = ("bf16", "f16", "f32")
 X86_LEVELS = [t.name for t in CPU_TARGETS.values() if t.triple_arch == "x86_64"]  # each runs what the later ones do
 
@@ -63,6 +62,16 @@ def resolve_target(name: str) -> str:
         gpu = find_gpu()
         return gpu[0] if gpu else host_cpu().name
     return find_target(name).name
+
+
+def choose_dtype(dtype: str | None, target: str) -> str:
+    """The element type of weights and cache: what was asked for, otherwise bf16 where the target computes in it."""
+    if dtype is None:
+        found = find_target(target)
+        return "bf16" if not isinstance(found, CpuTarget) or found.bf16_dot else "f32"
+    if dtype not in DTYPES:
+        raise TilecError(f"dtype must be one of {', '.join(DTYPES)}, but is '{dtype}'")
+    return dtype
 
 
 def check_runs_here(target: str) -> None:
@@ -105,8 +114,6 @@ def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cac
 
     `progress` gets a line before a compilation, which takes seconds.
     """
-    if dtype not in DTYPES:
-        raise TilecError(f"dtype must be one of {', '.join(DTYPES)}, but is '{dtype}'")
     folder = cache_folder() / "artifacts" / _key(config, target, dtype, context)
     if use_cache and (folder / "manifest.json").exists():
         try:
@@ -140,9 +147,10 @@ class LLM:
     """A model ready to generate.
 
     `model` is a GGUF file, a Hugging Face folder or a known name that `tilec pull` has fetched. `target` is 'auto',
-    'cpu', a CPU level or an NVIDIA architecture; `dtype` that of weights and cache (bf16 unless said); `context` the
-    number of tokens the cache holds; `artifact` a folder that `tilec compile` wrote, which settles the three before;
-    `progress` gets a line where something takes long. Raises `TilecError` with a sentence that says what to do.
+    'cpu', a CPU level or an NVIDIA architecture; `dtype` that of weights and cache (unless said, bf16 where the target
+    computes in it, otherwise f32); `context` the number of tokens the cache holds; `artifact` a folder that `tilec
+    compile` wrote, which settles the three before; `progress` gets a line where something takes long. Raises
+    `TilecError` with a sentence that says what to do.
     """
 
     def __init__(self, model: str | Path, target: str = "auto", dtype: str | None = None, context: int | None = None,
@@ -154,6 +162,7 @@ class LLM:
         self.checkpoint: Checkpoint = open_checkpoint(self.path)
         config = self.checkpoint.config
         check_tensors(config, self.checkpoint)
+        self.tokenizer: Tokenizer = self.checkpoint.tokenizer()
         if artifact is not None:
             self.artifact, self.compile_seconds = Artifact.load(Path(artifact)), 0.0
             _check_same_model(self.artifact, config, Path(artifact))
@@ -163,14 +172,13 @@ class LLM:
             resolved = resolve_target(target)
             check_runs_here(resolved)
             self.artifact, self.compile_seconds = compiled(
-                config, resolved, dtype or DEFAULT_DTYPE, choose_context(config, context), cache, progress)
+                config, resolved, choose_dtype(dtype, resolved), choose_context(config, context), cache, progress)
         manifest = self.artifact.manifest
         self.target, self.config = manifest.target, config
         weights = load_weights(manifest, self._read, len(usable_cores()))
         program = CudaProgram(self.artifact, weights) if manifest.kind == "gpu" else \
             CpuProgram(self.artifact, weights, threads)
         self.engine = Engine(program)
-        self.tokenizer: Tokenizer = self.checkpoint.tokenizer()
 
     def _read(self, name: str, dtype: str) -> np.ndarray:
         if name == "rotary.inverse_frequencies":  # not in the file: it follows from the configuration

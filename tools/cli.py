@@ -10,11 +10,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 import tilec
 from tilec.errors import TilecError
 from tilec.frontend.hub import pull
-from tilec.llm import DEFAULT_CONTEXT, DEFAULT_DTYPE, DTYPES, Completion
+from tilec.llm import DEFAULT_CONTEXT, DTYPES, Completion
 from tilec.pipelines.targets import CPU_TARGETS, GPU_TARGETS
 
 
@@ -41,21 +42,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Interrupts:
-    """Remembers that Ctrl-C was pressed: below MLIR's callbacks, and in workers, it surfaces as some other error."""
+    """Ctrl-C as one clean exit. It is remembered, because below MLIR's callbacks and in workers it surfaces as another
+    error; and it waits while modules load, because native ones do not survive an exception then.
+    """
 
     def __init__(self) -> None:
         self.came = False
 
     def __enter__(self) -> _Interrupts:
-        def handle(number: int, frame: object) -> None:
-            self.came = True
-            raise KeyboardInterrupt
-
-        self._before = signal.signal(signal.SIGINT, handle)
+        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGALRM)}
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        while frame is not None:
+            if frame.f_code.co_filename.startswith("<frozen importlib"):
+                signal.setitimer(signal.ITIMER_REAL, 0.02)  # and look again
+                return
+            frame = frame.f_back
+        raise KeyboardInterrupt
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -101,7 +111,8 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="a GGUF file, a Hugging Face folder, or a name that `tilec pull` knows")
     parser.add_argument("--target", default="auto", metavar="NAME",
                         help=f"auto (the default: a GPU if there is one), cpu, or one of {targets}")
-    parser.add_argument("--dtype", choices=DTYPES, help=f"of weights and cache (default {DEFAULT_DTYPE})")
+    parser.add_argument("--dtype", choices=DTYPES,
+                        help="of weights and cache (default: bf16 where the target computes in it, otherwise f32)")
     parser.add_argument("--context", type=int, metavar="N",
                         help=f"tokens the cache holds (default: the model's, up to {DEFAULT_CONTEXT})")
 
@@ -117,7 +128,7 @@ def _progress(text: str) -> None:
 
 def _compile(options: argparse.Namespace) -> int:
     start = time.perf_counter()
-    artifact = tilec.compile(options.model, options.output, options.target, options.dtype or DEFAULT_DTYPE,
+    artifact = tilec.compile(options.model, options.output, options.target, options.dtype,
                              options.context, _progress)
     manifest = artifact.manifest
     size = sum(map(len, artifact.files.values()))

@@ -90,6 +90,8 @@ llvm.func @tilec_run(%launches: !llvm.ptr, %count: i64, %symbols: !llvm.ptr, %th
 def emit_objects(kernels: ir.OpView, target: CpuTarget, workers: int = 2) -> list[bytes]:
     """Object files holding every function of the module `kernels` (lowered to LLVM's dialect here) and the driver."""
     texts = _split(kernels, workers)
+    llvm_library()  # one thread starts the libraries, before several use them
+    _mlir_c()
     texts[0] = texts[0].rstrip().removesuffix("}") + _DRIVER.replace("@SPIN@", _SPIN[target.triple_arch]) + "}"
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(lambda text: _compile(text, target), texts))

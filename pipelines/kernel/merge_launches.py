@@ -71,7 +71,7 @@ class _Merger:
         kernels = [self.kernel(c) for c in [*group, other]]
         if len({ir.IntegerAttr(k.attributes[BLOCK]).value for k in kernels}) > 1:  # type: ignore[union-attr]
             return False
-        if any(_blocks(k) is None for k in kernels):  # type: ignore[arg-type]
+        if any(_blocks(k) is None or "kernel.cluster" in k.attributes for k in kernels):  # type: ignore[arg-type,union-attr]
             return False
         # What one writes in place no other may read.
         for call, k in zip([*group, other], kernels, strict=True):

@@ -10,6 +10,7 @@ one of these rules makes it a root of its own:
 4. A row reduction (norm, softmax) joins the kernel that uses it when it is broadcast back over the rows it reduced, and when
    all reductions of that kernel have the same rows: a program makes each of them once, and then walks the row.
 5. A value behind a reduction, or dearer than `recompute` ops, is materialised where a contraction would repeat it.
+   None of 2 to 5 holds inside a chain that `primop-online-reductions` marked: one loop computes it.
 6. A value that several kernels use is recomputed in each if that costs a few elementwise ops, otherwise materialised.
 """
 
@@ -24,6 +25,7 @@ from tilec.dialects.index_expr import Dim, Linear, dim, linear, map_results, sub
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, erase, extents_of, fresh_name, functions, outline, scope_name
 
+ONLINE = "primop.online"  # set by primop-online-reductions: the op belongs to a chain that one loop computes
 REDUCTIONS = (primop.Sum, primop.Max)
 FREE = (primop.Constant, primop.Iota)
 COSTLY = (primop.Exp2, primop.Log2, primop.Sin, primop.Recip, primop.Sqrt, primop.Mod)
@@ -108,17 +110,22 @@ def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int) -> None:
     chunk_name = ir.StringAttr(chunk.attributes["sym_name"]).value
     for root in roots:
         members = _slice(ops, number, set(roots), root)
-        label = next((n for op in _naming_order(ops[root], members) if (n := scope_name(op.operation.location))),
-                     ops[root].operation.name.split(".")[1])
+        label = _label(ops[root], members)
         name = fresh_name(module, f"{chunk_name}_{label}")
         call = outline(module, name, members, [ops[root].result], ops[root], "primop.kernel", ops[root].operation.location)
         ops[root].result.replace_all_uses_with(call.results[0])
     erase(ops)
 
 
-def _naming_order(root: ir.OpView, members: list[ir.OpView]) -> list[ir.OpView]:
-    """A kernel is called after its root's scope, or else after that of its contraction, or else of its last op."""
-    return [root, *(op for op in members if is_contraction(op)), *reversed(members)]
+def _label(root: ir.OpView, members: list[ir.OpView]) -> str:
+    """A kernel is called after its root's scope, or what its contractions' scopes share, or its last named op's scope."""
+    own = scope_name(root.operation.location)
+    if own:
+        return own
+    scopes = [scope_name(op.operation.location).split("_") for op in members if is_contraction(op)]
+    shared = [parts[0] for parts in zip(*scopes, strict=False) if len(set(parts)) == 1]
+    named = (scope_name(op.operation.location) for op in reversed(members))
+    return "_".join(shared) or next((n for n in named if n), root.operation.name.split(".")[1])
 
 
 def _facts(ops: list[ir.OpView], number: dict[ir.Value, int]) -> list[_Facts]:
@@ -142,7 +149,7 @@ def _facts(ops: list[ir.OpView], number: dict[ir.Value, int]) -> list[_Facts]:
             pointwise = [facts[p].contractions for p, k in known if is_pointwise_use(op, k)]
             fact.contractions = frozenset().union(*pointwise)
         returned = any(use.owner.name == "func.return" for use in op.results[0].uses)
-        ends_epilogue = bool(fact.contractions) and feeds[i] and (
+        ends_epilogue = bool(fact.contractions) and feeds[i] and ONLINE not in op.operation.attributes and (
             len(users[i]) > 1 or any(isinstance(user, REDUCTIONS) for user in users[i]))
         fact.cut = not isinstance(op, FREE) and (returned or isinstance(op, primop.Scatter) or ends_epilogue)
         facts.append(fact)
@@ -157,6 +164,8 @@ def _is_root(ops: list[ir.OpView], facts: list[_Facts], i: int, uses: list[tuple
     if any(isinstance(user, primop.Gather | primop.Scatter) and k == 0 for user, (_, k) in zip(users, uses, strict=True)):
         return True  # read at computed places
     groups = set().union(*(facts[u].groups for u, _ in uses))
+    if ONLINE in op.operation.attributes:
+        return len(groups) > 1
     bodies = [isinstance(ops[u], REDUCTIONS) or facts[u].in_body for u, _ in uses]
     if is_contraction(op):  # rule 2
         if len(groups) > 1 or any(bodies) or any(i not in facts[u].contractions for u, _ in uses) or \

@@ -3,7 +3,8 @@
 The root's dimensions become the first axes. A reduction whose result is broadcast back over a root dimension makes that
 dimension `inner`: one program walks it, first to reduce, then to produce the root. All other root dimensions are split
 over the grid. Reduced dimensions use an inner axis of the same extent where there is one, and axes of their own
-otherwise. Reductions that do not need each other and walk the same axes share a stage, one loop.
+otherwise. Reductions that do not need each other and walk the same axes share a stage, one loop. A reduction that is
+evaluated for every element that another one reads is nested: it has no stage, and its loop lies inside the other's.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mlir import ir
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Atom, Dim, Linear, Ranges, Symbol, dim, linear, map_results, range_of, substitute
 from tilec.pipelines.passes import PassFailure
-from tilec.pipelines.primop.fuse import REDUCTIONS, is_contraction
+from tilec.pipelines.primop.fuse import ONLINE, REDUCTIONS, is_contraction
 from tilec.pipelines.primop.outline import body_of, extents_of
 
 Index = tuple[Linear, ...]
@@ -56,6 +57,8 @@ class Structure:
     point: Index
     symbols: dict[str, tuple[int, int]]
     accesses: list[Access] = field(default_factory=list)
+    nested: dict[ir.OpView, tuple[int, ...]] = field(default_factory=dict)  # reductions inside others, and their axes
+    online: bool = False  # the one stage is a maximum and sums that use it, in one loop (see online_reductions.py)
 
     @property
     def ranges(self) -> Ranges:
@@ -125,34 +128,66 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
     rank = len(extents)
     found: dict[ir.OpView, Index] = {}
     order: list[ir.OpView] = []
-    _collect(root, tuple(dim(d) for d in range(rank)), found, order, is_root=True)
+    names: list[tuple[Linear, int]] = []
+    _collect(root, tuple(dim(d) for d in range(rank)), found, order, names)
+    top = [op for op in order if not _inside_another(found[op])]
     grid = set(range(rank))
-    for op in order:
+    for op in top:
         used = set().union(*(e.atoms() for e in found[op]), set())
         grid &= {d for d in range(rank) if Dim(d) in used or extents[d] == linear(1)}
     inner = [d for d in range(rank) if d not in grid]
+    axis_of: dict[Atom, Linear] = {}  # the axis that a reduced dimension's temporary name stands for
     reductions: dict[ir.OpView, Reduction] = {}
-    for op in order:
-        space = primop.space_of(op)
-        taken: list[int] = []
+    nested: dict[ir.OpView, tuple[int, ...]] = {}
+    for op in [*top, *(op for op in order if op not in top)]:
+        space, index = primop.space_of(op), tuple(substitute(e, axis_of) for e in found[op])
+        taken = [a.position for e in index for a in e.atoms() if isinstance(a, Dim)] if op not in top else []
+        own: list[int] = []
         for d in op.dims:
-            options = [a for a in [*inner, *range(rank, len(extents))] if a not in taken and extents[a] == space[d]]
+            options = [a for a in [*inner, *range(rank, len(extents))] if a not in [*taken, *own] and extents[a] == space[d]]
             if not options:
                 extents.append(space[d])
                 options = [len(extents) - 1]
-            taken.append(options[0])
-        parallel, reduced = iter(found[op]), iter(taken)
+            own.append(options[0])
+        for d, name in zip(op.dims, _names_of(op, names), strict=True):
+            axis_of.setdefault(Dim(name), dim(own[list(op.dims).index(d)]))
+        parallel, reduced = iter(index), iter(own)
         point = tuple(dim(next(reduced)) if d in list(op.dims) else next(parallel) for d in range(len(space)))
-        reductions[op] = Reduction(op, tuple(taken), point, is_contraction(op))
-    structure = Structure(function, root, extents, sorted(grid), inner, _stages(order, reductions),
-                          tuple(dim(d) for d in range(rank)), symbols)
+        reductions[op] = Reduction(op, tuple(own), point, is_contraction(op))
+        if op not in top:
+            nested[op] = tuple(own)
+    chain = [op for op in top if ONLINE in op.operation.attributes]
+    stages = [[reductions[op] for op in chain]] if chain else _stages(top, reductions)
+    structure = Structure(function, root, extents, sorted(grid), inner, stages, tuple(dim(d) for d in range(rank)), symbols,
+                          nested=nested, online=bool(chain))
+    if chain and (len(chain) != len(top) or not isinstance(chain[0], primop.Max)):
+        raise PassFailure("an online chain shares its kernel with other reductions", root.operation.location)
     if not structure.extents:
         structure.extents, structure.grid = [linear(1)], [0]
     structure.accesses = list(_accesses(structure))
     return structure
 
 
-def _collect(op: ir.OpView, index: Index, found: dict[ir.OpView, Index], order: list[ir.OpView], is_root: bool) -> None:
+TEMPORARY = 1000  # dimensions from here on name reduced dimensions until they have axes
+
+
+def _names_of(op: ir.OpView, names: list[tuple[Linear, int]]) -> list[int]:
+    """Temporary names of an op's reduced dimensions: equal extents have equal names, twice the same extent two."""
+    space, result = primop.space_of(op), []
+    for d in op.dims:
+        key = (space[d], sum(space[e] == space[d] for e in op.dims if e < d))
+        if key not in names:
+            names.append(key)
+        result.append(TEMPORARY + names.index(key))
+    return result
+
+
+def _inside_another(index: Index) -> bool:
+    return any(isinstance(a, Dim) and a.position >= TEMPORARY for e in index for a in e.atoms())
+
+
+def _collect(op: ir.OpView, index: Index, found: dict[ir.OpView, Index], order: list[ir.OpView],
+             names: list[tuple[Linear, int]]) -> None:
     """Finds the reductions below `op`, each after those that it needs, and where their results are read."""
     if isinstance(op, REDUCTIONS):
         if op in found:
@@ -160,15 +195,14 @@ def _collect(op: ir.OpView, index: Index, found: dict[ir.OpView, Index], order: 
                 raise PassFailure("a reduction is read through two different views in one kernel", op.operation.location)
             return
         found[op] = index
-        parallel = iter(index)
-        # Reduced dimensions get names that no root dimension has; only parallel ones matter here.
-        point = tuple(dim(1000 + d) if d in list(op.dims) else next(parallel) for d in range(len(primop.space_of(op))))
+        parallel, reduced = iter(index), iter(_names_of(op, names))
+        point = tuple(dim(next(reduced)) if d in list(op.dims) else next(parallel) for d in range(len(primop.space_of(op))))
     else:
         point = index
     for k, operand in enumerate(op.operands):
         inner = defining_op(operand)
         if inner is not None and not isinstance(inner, primop.Constant | primop.Iota):
-            _collect(inner, operand_index(op, k, point), found, order, False)
+            _collect(inner, operand_index(op, k, point), found, order, names)
     if isinstance(op, REDUCTIONS) and op not in order:
         order.append(op)
 
@@ -216,6 +250,11 @@ def _accesses(structure: Structure) -> Iterator[Access]:
                     seen.add((operand, index))
                     sizes = capacity(extents_of(operand), structure.symbols)
                     yield Access(operand, offset_of(index, sizes), isinstance(op, primop.Scatter) and k == 0)
+            elif inner in structure.nested:
+                own, parallel = iter(structure.nested[inner]), iter(index)
+                dims = list(inner.dims)
+                pending.append((inner, tuple(dim(next(own)) if d in dims else next(parallel)
+                                             for d in range(len(primop.space_of(inner))))))
             elif not isinstance(inner, REDUCTIONS) and inner.operation.operands:
                 pending.append((inner, index))
     if not isinstance(structure.root, primop.Scatter):

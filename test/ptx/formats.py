@@ -134,9 +134,12 @@ def fma_single(a: Array, b: Array, c: Array, mode: str) -> Array:
     """a * b + c of float32 values, rounded once: the product is exact in float64; only a tie needs the sum's error."""
     product, addend = np.multiply(a, b, dtype=np.float64), np.asarray(c, np.float64)
     total = np.asarray(product + addend)
-    if mode == "rn" and not np.any((total.view(np.uint64) & np.uint64(0x1FFFFFFF)) == 0x10000000):
-        return total.astype(np.float32)
-    return narrow(odd_double(*two_sum(product, addend)), TYPES["f32"], mode).view(np.float32)
+    result = total.astype(np.float32)
+    tied = (total.view(np.uint64) & np.uint64(0x1FFFFFFF)) == 0x10000000 if mode == "rn" else np.ones(total.shape, bool)
+    if tied.any():
+        exact = odd_double(*two_sum(*(np.broadcast_to(each, total.shape)[tied] for each in (product, addend))))
+        result[tied] = narrow(exact, TYPES["f32"], mode).view(np.float32)
+    return result
 
 
 def fma_double(a: Array, b: Array, c: Array) -> Array:
@@ -160,5 +163,5 @@ def flush(values: Array) -> Array:
 
 
 def saturate(values: Array) -> Array:
-    """`.sat`: clamped to [0, 1], NaN to 0."""
-    return np.where(np.isnan(values), 0, np.clip(values, 0, 1)).astype(values.dtype)
+    """`.sat`: clamped to [0, 1], NaN and -0 to 0."""
+    return np.where(values > 0, np.minimum(values, 1), 0).astype(values.dtype)

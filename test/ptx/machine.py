@@ -135,7 +135,7 @@ class Batch:
     # Memory
 
     def route(self, space: str, lanes: Lanes, at: Array) -> list[tuple[Space, Lanes, Array]]:
-        """Where an access to `space` goes; for generic addresses several memories, each with its lanes and addresses."""
+        """Where an access to `space` goes; for generic addresses several places, each with its lanes and addresses."""
         if space == "shared":
             return [(self.shared, lanes, at)]
         if space == "local":

@@ -34,7 +34,7 @@ class Regions:
         self.ends.insert(at, start + size)
 
     def check(self, what: str, at: Array, nbytes: int, align: int) -> None:
-        """Raise at the first of the addresses `at` that is no multiple of `align`, or whose bytes are not inside one range."""
+        """Raise at the first address that is no multiple of `align`, or whose `nbytes` are not inside one range."""
         if np.bitwise_or.reduce(at) & (align - 1):
             bad = int(np.flatnonzero(at & (align - 1))[0])
             raise Fault(f"misaligned: this needs a multiple of {align}, but got {what} address {at[bad]:#x}", bad)

@@ -118,7 +118,7 @@ class Space:
         self.data.view(values.dtype).reshape(-1, values.shape[1])[where // access.nbytes] = values
 
     def update(self, lanes: Lanes, at: Array, access: Access, change: Change, storage: np.dtype[Any]) -> Array:
-        """Atomically replace values by change(old, which lanes), one lane at a time where they meet. Returns the old."""
+        """Replace values by change(old, which lanes), one lane at a time where they meet. Returns the old values."""
         where = self.locate(lanes, at, access.nbytes)
         self.writing(lanes, at, where, access, None)
         cells, place = self.data.view(storage), where // access.nbytes

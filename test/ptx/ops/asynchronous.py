@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Copy:
-    """One cp.async of many lanes, with one array entry for each; `group` counts the lane's commits before it."""
+    """One cp.async of many lanes, an array entry for each. `group`: how many commits of the lane came before."""
 
     nbytes: int
     lane: Array
@@ -30,7 +30,8 @@ class Copy:
     group: Array
 
     def only(self, some: Array) -> Copy:
-        return Copy(self.nbytes, *(part[some] for part in (self.lane, self.target, self.source, self.valid, self.group)))
+        parts = (self.lane, self.target, self.source, self.valid, self.group)
+        return Copy(self.nbytes, *(part[some] for part in parts))
 
 
 class Copies:

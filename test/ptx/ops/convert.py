@@ -78,13 +78,13 @@ def isspacep(at: Decoder) -> Run:
     return elementwise(at, compute, PRED, TYPES["u64"])
 
 
-def to_integer(values: Array, to: Type) -> Array:
-    """Whole float64 values, clamped to the range; NaN becomes 0."""
+def to_integer(values: Array, to: Type, source: Type) -> Array:
+    """Whole float64 values, clamped to the range. NaN becomes 0, or only the top bit where 64 bits are involved."""
     info = np.iinfo(to.view)
-    values = np.where(np.isnan(values), 0, values)
-    too_big = values >= float(info.max)
-    inside = np.where(too_big, 0, np.maximum(values, float(info.min)))
-    return np.where(too_big, info.max, inside.astype(to.view))
+    too_big, nan = values >= float(info.max), np.isnan(values)
+    inside = np.where(too_big | nan, 0, np.maximum(values, float(info.min))).astype(to.view)
+    top = (1 << (to.width - 1) if 64 in (to.width, source.width) else 0) * (-1 if to.kind == "s" else 1)
+    return np.where(nan, to.view.type(top), np.where(too_big, to.view.type(info.max), inside))
 
 
 @instruction("cvt")
@@ -102,7 +102,7 @@ def cvt(at: Decoder) -> Run:
     def from_float(values: Array) -> Array:
         values = flush(values) if ftz and source.name == "f32" else values
         if not to.floating:
-            return to_integer(whole[mode](values.astype(np.float64)), to)
+            return to_integer(whole[mode](values.astype(np.float64)), to, source)
         exact = whole[mode](values).astype(np.float64) if mode in whole else values.astype(np.float64)
         exact = saturate(exact) if sat else exact
         result = to.decode(narrow(exact, to, mode if mode in ("rn", "rz", "rm", "rp") else "rn"))

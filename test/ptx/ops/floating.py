@@ -126,7 +126,7 @@ def testp(at: Decoder) -> Run:
         "infinite": np.isinf,
         "number": lambda a: ~np.isnan(a),
         "notanumber": np.isnan,
-        "normal": lambda a: np.isfinite(a) & (np.abs(a) >= tiny),
+        "normal": lambda a: np.isfinite(a) & ((a == 0) | (np.abs(a) >= tiny)),
         "subnormal": lambda a: (a != 0) & (np.abs(a) < tiny),
     }
     return elementwise(at, tests[at.need(*tests)], PRED, kind)

@@ -1,0 +1,167 @@
+"""Two passes over memory become one where the second reduction sees the first only through a factor that can be mended.
+
+Given m = max_j s_j and y = sum_j exp2(c (s_j - m)) v_j, the pair (m, y) of two halves combines as
+
+    m = max(m1, m2),   y = y1 exp2(c (m1 - m)) + y2 exp2(c (m2 - m))
+
+because exp2(c (s - m)) = exp2(c (s - m')) exp2(c (m' - m)) and the second factor does not depend on j (Milakov and
+Gimelshein 2018; with v the rows of a matrix it is FlashAttention, Dao et al. 2022). So max and all sums that use the same
+m can run in one loop that corrects what it carries. This pass finds such chains, moves factors that do not vary along the
+summed dimension out of the sum (the division by the row's total), and marks the chain for `primop-fuse`, down to the
+contraction that makes the s_j, whose tile then never reaches memory. `convert-primop-to-tile` writes the loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlir import ir
+
+from tilec.dialects import primop
+from tilec.dialects.index_expr import Dim, Linear, dim, make_map, map_results, substitute
+from tilec.pipelines.passes import Pass
+from tilec.pipelines.primop.fuse import ONLINE, is_contraction
+from tilec.pipelines.primop.outline import body_of, extents_of, functions
+from tilec.pipelines.primop.structure import defining_op, operand_index
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A maximum, the exponential that uses it, and the sums over the same dimension that use the exponential."""
+
+    maximum: primop.Max
+    clamped: ir.Value  # the maximum as the exponential sees it: never -inf
+    power: primop.Exp2
+    scale: ir.Value  # c, a constant
+
+
+@dataclass(frozen=True)
+class OnlineReductions(Pass):
+    """Prepare and mark chains of reductions that one loop can compute: attention over a cache, one query at a time."""
+
+    name = "primop-online-reductions"
+    anchor = "builtin.module"
+
+    def run(self, op: ir.OpView) -> None:
+        symbols = len(primop.symbol_ranges(op.operation))
+        for chunk in functions(op, "primop.chunk"):
+            for found in [o for o in body_of(chunk).operations if isinstance(o, primop.Sum) and is_contraction(o)]:
+                total = _factored(found, symbols) or found
+                chain = _chain_below(total)
+                if chain is not None:
+                    _mark(chain, total)
+
+
+def match_power(op: ir.OpView | None) -> Chain | None:
+    """`exp2((x - clamp(max x)) * c)`, as `primop-decompose-softmax` writes it."""
+    if not isinstance(op, primop.Exp2):
+        return None
+    scaled = defining_op(op.operand)
+    if not isinstance(scaled, primop.Mul):
+        return None
+    shifted, scale = defining_op(scaled.lhs), defining_op(scaled.rhs)
+    if not isinstance(shifted, primop.Add) or not isinstance(scale, primop.Constant):
+        return None
+    negated = defining_op(shifted.rhs)
+    if not isinstance(negated, primop.Mul) or not isinstance(defining_op(negated.rhs), primop.Constant):
+        return None
+    clamped = defining_op(negated.lhs)
+    if not isinstance(clamped, primop.Custom) or clamped.kind != "arith.select":
+        return None
+    maximum = defining_op(clamped.third)
+    if not isinstance(maximum, primop.Max) or maximum.operand != shifted.lhs:
+        return None
+    return Chain(maximum, clamped.result, op, scaled.rhs)
+
+
+def _factored(total: primop.Sum, symbols: int) -> primop.Sum | None:
+    """Rewrites sum((p * r) * v), r constant along the sum, as sum(p * v) * r; returns the new sum."""
+    product = defining_op(total.operand)
+    if not isinstance(product, primop.Mul) or product.bounds is not None:
+        return None
+    for k in (0, 1):
+        inner = defining_op(product.operands[k])
+        if not isinstance(inner, primop.Mul) or inner.bounds is not None:
+            continue
+        point = tuple(dim(d) for d in range(len(primop.space_of(product))))
+        here = operand_index(product, k, point)
+        for j in (0, 1):
+            index = operand_index(inner, j, here)
+            if any(Dim(d) in e.atoms() for e in index for d in total.dims):
+                continue
+            chain = match_power(defining_op(inner.operands[1 - j]))
+            if chain is None or not _one_row_at_a_time(chain):
+                continue
+            return _rewrite(total, product, inner, k, j, index, operand_index(inner, 1 - j, here), symbols)
+    return None
+
+
+def _rewrite(total: primop.Sum, product: primop.Mul, inner: primop.Mul, k: int, j: int, factor: tuple[Linear, ...],
+             kept: tuple[Linear, ...], symbols: int) -> primop.Sum:
+    rank = len(primop.space_of(product))
+    result_dims = {Dim(d): dim(i) for i, d in enumerate(d for d in range(rank) if d not in list(total.dims))}
+    extents = extents_of(total.result)
+    chunk = {n: total.operation.attributes[n] for n in ("primop.chunk", "primop.chunk_index") if n in total.operation.attributes}
+    with total.operation.location, ir.InsertionPoint(total):
+        operands, maps = list(product.operands), list(product.maps)
+        operands[k], maps[k] = inner.operands[1 - j], make_map(rank, symbols, kept)
+        fresh = primop.Mul(lhs=operands[0], rhs=operands[1], space=product.space, maps=maps, result=product.result.type)
+        summed = primop.Sum(operand=fresh.result, space=total.space, maps=total.maps, dims=list(total.dims),
+                            result=total.result.type)
+        outer = [substitute(e, result_dims) for e in factor]
+        whole = [dim(i) for i in range(len(extents))]
+        scaled = primop.Mul(lhs=summed.result, rhs=inner.operands[j], space=make_map(0, symbols, extents),
+                            maps=[make_map(len(extents), symbols, m) for m in (whole, outer)], result=total.result.type)
+    for made in (fresh, summed, scaled):
+        for name, attribute in chunk.items():
+            made.operation.attributes[name] = attribute
+    total.result.replace_all_uses_with(scaled.result)
+    for dead in (total, product, inner):
+        if not list(dead.result.uses):
+            dead.operation.erase()
+    return summed
+
+
+def _chain_below(total: primop.Sum) -> Chain | None:
+    product = defining_op(total.operand)
+    if not isinstance(product, primop.Mul):
+        return None
+    for operand in product.operands:
+        chain = match_power(defining_op(operand))
+        if chain is not None and _one_row_at_a_time(chain):
+            return chain
+    return None
+
+
+def _one_row_at_a_time(chain: Chain) -> bool:
+    """Whether the number of rows is known and so small: with many, the scores are better made by a kernel of their own."""
+    return all(e.is_constant for e in extents_of(chain.maximum.result))
+
+
+def _mark(chain: Chain, total: primop.Sum) -> None:
+    """Marks the sum and everything between it and the contraction that makes the s_j, and the sums beside it."""
+    mark = ir.UnitAttr.get(total.operation.context)
+    pending: list[ir.OpView] = [total]
+    pending += [use.owner for use in chain.power.result.uses if isinstance(use.owner, primop.Sum)]
+    while pending:
+        op = pending.pop()
+        if ONLINE in op.operation.attributes or isinstance(op, primop.Constant | primop.Iota):
+            continue
+        op.operation.attributes[ONLINE] = mark
+        if isinstance(op, primop.Sum) and is_contraction(op) and op.operation != total.operation:
+            continue  # the scores: what they multiply is read from memory
+        below = [total.operand] if op.operation == total.operation else list(op.operands)
+        if op.operation == total.operation:
+            product = defining_op(total.operand)
+            assert product is not None
+            product.operation.attributes[ONLINE] = mark
+            below = [chain.power.result]
+        for operand in below:
+            inner = defining_op(operand)
+            if inner is not None and _is_between(inner, chain):
+                pending.append(inner)
+
+
+def _is_between(op: ir.OpView, chain: Chain) -> bool:
+    """Whether an op is computed from the s_j or is a step to them, and no read of the cache."""
+    return not isinstance(op, primop.Gather | primop.Scatter | primop.Input)

@@ -1,0 +1,237 @@
+"""Programs written by hand: every primop alone, and the shapes that the layers of a model are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilec.dialects import primop
+from tilec.dialects.index_expr import dim
+from tilec.frontend import nn
+from tilec.frontend.tensor import Graph, Tensor
+
+from .programs import FLOATS, INTEGERS, Program
+
+ALL = (*FLOATS, *INTEGERS, "i1")
+NUMBERS = (*FLOATS, *INTEGERS)
+SHAPES = ((1,), (129,), (3, 17), (2, 5, 33))
+
+
+@dataclass(frozen=True)
+class Alone:
+    """One primop: the element types that it takes, the op on one or two tensors of one shape, and its accuracy.
+
+    `ulps` is how many units in the last place a result may be off; `absolute` is added to that.
+    """
+
+    dtypes: tuple[str, ...]
+    apply: Callable[..., Tensor | list[Tensor]]
+    ulps: float = 0.0
+    absolute: float = 0.0
+    positive: bool = False
+
+
+def _index(x: Tensor, values: np.ndarray, program: Program, dtype: str) -> Tensor:
+    return program.input(f"index{len(program.inputs)}", values.shape, dtype, values)
+
+
+def _gathered(x: Tensor, program: Program) -> list[Tensor]:
+    rows = x.shape[0].constant
+    return [x.take(_index(x, np.array([[0, rows - 1, -3], [rows + 7, rows // 2, 0]]), program, d)) for d in INTEGERS]
+
+
+def _scattered(x: Tensor, program: Program) -> list[Tensor]:
+    """Along every axis, with an index on both sides of the dimension."""
+    results = []
+    for axis in range(x.rank):
+        count = min(x.shape[axis].constant, 5)
+        order = np.random.default_rng(axis).permutation(np.arange(-1, x.shape[axis].constant + 1))[:count]
+        source = x[(*[slice(None)] * axis, slice(0, count))]
+        results += [x.scatter(axis, _index(x, order, program, d), source) for d in INTEGERS]
+    return results
+
+
+def _custom(kind: str, **accuracy: float) -> Alone:
+    return Alone(FLOATS, lambda x, y: x.custom(kind), **accuracy)  # type: ignore[arg-type]
+
+
+ALONE: dict[str, Alone] = {
+    "cast": Alone(ALL, lambda x, y: [x.cast(d, copy=True) for d in ALL]),
+    "exp2": Alone(FLOATS, lambda x, y: x.exp2(), ulps=2),
+    "log2": Alone(FLOATS, lambda x, y: x.log2(), ulps=2, positive=True),
+    "sin": Alone(FLOATS, lambda x, y: x.sin(), ulps=1, absolute=1.5e-7),
+    "recip": Alone(FLOATS, lambda x, y: x.recip(), positive=True),
+    "sqrt": Alone(FLOATS, lambda x, y: x.sqrt(), positive=True),
+    "add": Alone(ALL, lambda x, y: [x + y, *([x.add(y, "f32")] if x.dtype in ("bf16", "f16") else [])]),
+    "mul": Alone(ALL, lambda x, y: [x * y, *([x.mul(y, "f32")] if x.dtype in ("bf16", "f16") else [])]),
+    "mod": Alone(NUMBERS, lambda x, y: [x % y, -x % y], positive=True),
+    "less_than": Alone(ALL, lambda x, y: [x < y, x < x]),
+    "sum": Alone(NUMBERS, lambda x, y: [x.sum(*axes) for axes in ([0], [-1], range(x.rank))], ulps=1, absolute=2e-5),
+    "max": Alone(NUMBERS, lambda x, y: [x.max(*axes) for axes in ([0], [-1], range(x.rank))]),
+    "softmax": Alone(FLOATS, lambda x, y: [x.softmax(0), x.softmax(-1)], ulps=32),
+    "gather": Alone(ALL, _gathered),
+    "scatter": Alone(ALL, _scattered),
+    "constant": Alone(ALL, lambda x, y: x.graph.constant(1, x.dtype).expand(*x.shape)),
+    "iota": Alone(ALL, lambda x, y: x.graph.iota(x.shape[-1], x.dtype)),
+    "input and output": Alone(ALL, lambda x, y: x),
+    "select": Alone(ALL, lambda x, y: x.cast("i1", copy=True).where(x, y)),
+    "arith.minimumf": Alone(FLOATS, lambda x, y: x.custom("arith.minimumf", y)),
+    "arith.divf": Alone(FLOATS, lambda x, y: x.custom("arith.divf", y), positive=True),
+    "arith.divsi": Alone(INTEGERS, lambda x, y: [x.custom("arith.divsi", y), (-x).custom("arith.divsi", y)], positive=True),
+    "math.tanh": _custom("math.tanh", ulps=4),
+    "math.erf": _custom("math.erf", ulps=4),
+    "math.floor": _custom("math.floor"),
+    "math.ceil": _custom("math.ceil"),
+    "math.round": _custom("math.round"),
+    "math.absf": _custom("math.absf"),
+}
+assert {k.removeprefix("primop.") for k in primop.Primop.operations} <= {*ALONE, "input", "output", "custom"}
+assert {"arith.select", *ALONE} >= set(primop.CUSTOM_KINDS), "every custom kind is tried"
+
+
+def alone(name: str) -> Program:
+    """One primop on every element type and some ragged shapes, each an output of its own."""
+    op, rng = ALONE[name], np.random.default_rng(0)
+    program = Program(Graph())
+    with program.graph.entry("main"):
+        for dtype in op.dtypes:
+            for number, shape in enumerate(SHAPES):
+                operands = []
+                for side in "xy":
+                    values = rng.uniform(-4, 4, shape) if dtype in FLOATS else rng.integers(-9, 10, shape)
+                    values.flat[::7] = np.round(values.flat[::7])  # equals, halves and zeros
+                    values = abs(values) + (values == 0) if op.positive else values
+                    operands.append(program.input(f"{side}.{dtype}.{number}", shape, dtype, values))
+                last = [program] if op.apply in (_gathered, _scattered) else operands[1:]
+                made = op.apply(operands[0], *last)
+                for i, tensor in enumerate(made if isinstance(made, list) else [made]):
+                    program.output(f"{dtype}{list(shape)}.{i}", tensor)
+    return program
+
+
+# --- The shapes of a model -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A program and the most launches that fusion may leave of it."""
+
+    record: Callable[[Program], None]
+    launches: int
+
+
+SHAPES_OF_MODELS: dict[str, Shape] = {}
+
+
+def shape_of_model(launches: int, **options: object) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Enters a program into the table, under its name and its options."""
+    def register(record: Callable[..., None]) -> Callable[..., None]:
+        name = " ".join([record.__name__.strip("_").replace("_", " "), *(f"{k}={v}" for k, v in options.items())])
+        SHAPES_OF_MODELS[name] = Shape(lambda program: record(program, **options), launches)
+        return record
+    return register
+
+
+def record(name: str) -> Program:
+    program = Program(Graph({"past": (0, 40), "seq": (1, 24)}), symbols={"past": 5, "seq": 7})
+    with program.graph.entry("main"):
+        SHAPES_OF_MODELS[name].record(program)
+    return program
+
+
+def _normal(program: Program, name: str, shape: tuple, dtype: str = "f32", kind: str = "argument") -> Tensor:
+    """An input of standard normal numbers, scaled to keep products moderate."""
+    sizes = [e if isinstance(e, int) else program.symbols["seq"] for e in shape]
+    values = np.random.default_rng(len(program.inputs)).standard_normal(sizes) / (sizes[-1] ** 0.5 if kind == "weight" else 1)
+    return program.input(name, shape, dtype, values, kind)
+
+
+@shape_of_model(launches=1, dtype="f32")
+@shape_of_model(launches=1, dtype="bf16")
+def _norm(p: Program, dtype: str) -> None:
+    x = _normal(p, "x", (p.graph.symbol("seq"), 65))
+    p.output("y", nn.rms_norm(x, _normal(p, "w", (65,), kind="weight"), 1e-5, dtype))
+
+
+@shape_of_model(launches=2, dtype="f32")
+@shape_of_model(launches=2, dtype="bf16")
+def _norm_and_matmul(p: Program, dtype: str) -> None:
+    x = _normal(p, "x", (p.graph.symbol("seq"), 66))
+    norm = nn.rms_norm(x, _normal(p, "n", (66,), kind="weight"), 1e-5, dtype)
+    p.output("y", nn.linear(norm, _normal(p, "w", (35, 66), dtype, "weight")))
+
+
+@shape_of_model(launches=1, dtype="f32")
+@shape_of_model(launches=1, dtype="bf16")
+@shape_of_model(launches=1, dtype="f16")
+def _matmul_and_epilogue(p: Program, dtype: str) -> None:
+    x = _normal(p, "x", (p.graph.symbol("seq"), 67), dtype)
+    y = nn.linear(x, _normal(p, "w", (35, 67), dtype, "weight")) + _normal(p, "b", (35,), kind="weight")
+    p.output("y", (nn.silu(y) + _normal(p, "r", (p.graph.symbol("seq"), 35))).cast(dtype))
+
+
+@shape_of_model(launches=1, dtype="f32")
+@shape_of_model(launches=1, dtype="bf16")
+def _gate_and_up(p: Program, dtype: str) -> None:
+    x = _normal(p, "x", (p.graph.symbol("seq"), 34), dtype)
+    gate, up = (nn.linear(x, _normal(p, n, (49, 34), dtype, "weight")) for n in ("gate", "up"))
+    p.output("y", (nn.silu(gate) * up).cast(dtype))
+
+
+@shape_of_model(launches=1, dtype="f32")
+@shape_of_model(launches=1, dtype="bf16")
+def _rope(p: Program, dtype: str) -> None:
+    seq, past = p.graph.symbol("seq"), p.graph.symbol("past")
+    p.input("rotary.inverse_frequencies", (8,), "f32", 10000.0 ** (-np.arange(8) / 8), "weight")
+    cos, sin = nn.rotary_table(p.graph, seq, past, np.zeros(8))
+    p.output("y", nn.rotate(_normal(p, "x", (seq, 3, 16), dtype).cast("f32"), cos, sin).cast(dtype))
+
+
+@shape_of_model(launches=3, heads=4, kv_heads=2, dtype="f32")
+@shape_of_model(launches=3, heads=9, kv_heads=3, dtype="bf16")
+@shape_of_model(launches=3, heads=5, kv_heads=1, dtype="f32")
+def _attention(p: Program, heads: int, kv_heads: int, dtype: str) -> None:
+    """Over a cache, with the queries at the end of the keys: fewer queries than keys."""
+    seq, past = p.graph.symbol("seq"), p.graph.symbol("past")
+    q = _normal(p, "q", (seq, heads, 16), dtype)
+    keys, values = (_normal(p, n, (kv_heads, 64, 16), dtype, "state") for n in ("keys", "values"))
+    p.output("y", nn.attention(q, keys[:, :past + seq], values[:, :past + seq], past))
+
+
+@shape_of_model(launches=5, dtype="f32")
+@shape_of_model(launches=5, dtype="bf16")
+def _attention_with_new_keys(p: Program, dtype: str) -> None:
+    """The keys and values of this step go into the cache first."""
+    seq, past = p.graph.symbol("seq"), p.graph.symbol("past")
+    q = _normal(p, "q", (seq, 6, 16), dtype)
+    caches = []
+    for name in ("keys", "values"):
+        new = _normal(p, f"new {name}", (seq, 2, 16), dtype).permute(1, 0, 2)
+        caches.append(_normal(p, name, (2, 64, 16), dtype, "state").scatter(1, p.graph.iota(past + seq)[past:], new))
+        p.output(f"{name} after", caches[-1], alias=name)
+    p.output("y", nn.attention(q, *(c[:, :past + seq] for c in caches), past))
+
+
+@shape_of_model(launches=1)
+def _masked_softmax(p: Program) -> None:
+    """A mask that leaves the first two rows empty: zeros and not NaN."""
+    scores = _normal(p, "x", (6, 33))
+    masked = scores + p.graph.constant(-math.inf, "f32").expand(6, 33).where_index(dim(1) - dim(0) + 1)
+    p.output("y", masked.softmax(-1))
+
+
+@shape_of_model(launches=1)
+def _largest(p: Program) -> None:
+    p.output("y", nn.argmax(_normal(p, "x", (131,))).reshape(1))
+
+
+@shape_of_model(launches=3)
+def _layers_with_a_residual(p: Program) -> None:
+    x = _normal(p, "x", (p.graph.symbol("seq"), 32))
+    for i in range(3):
+        p.graph.graph_break("layer")
+        x = x + nn.linear(x, _normal(p, f"w{i}", (32, 32), kind="weight"))
+    p.output("y", x)
