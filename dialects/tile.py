@@ -6,8 +6,8 @@ over threads or registers is a property of the axes alone (`tile.schedule` on th
 
 Memory is reached through the views of `primop`: an access names a global buffer, the origin of the tile along every
 axis, which is a multiple of the tile's size there, the values of the module's symbols, and a map from (axes)[symbols] to
-the buffer's indices. `mask` is a map of the
-same kind; an element exists where all its results are non-negative. Masked-off memory is never touched.
+the buffer's indices. `mask` is a map of the same kind; an element exists where all its results are non-negative.
+Masked-off memory is never touched.
 """
 
 from __future__ import annotations
@@ -147,10 +147,15 @@ class IndexTile(Tile.Operation, name="index", traits=[Pure]):
 
 
 class Reduce(Tile.Operation, name="reduce", traits=[Pure]):
-    """Combines a tile along `axes`, which keep size 1: within registers, then across the threads that share them."""
+    """Combines a tile along `axes`, which keep size 1: within registers, then across the threads that share them.
+
+    An axis that is spread over a cluster may keep the number of its blocks instead, one result for each, and be reduced
+    from there in a second step; with `owned` only the block that stores an element gets its result.
+    """
 
     kind: Attr[ReduceKind]
     axes: Attr[list[int]]
+    owned: Attr[bool] = None
     value: Operand[Vector]
     result: Result[Vector]
 
@@ -158,9 +163,27 @@ class Reduce(Tile.Operation, name="reduce", traits=[Pure]):
         value, axes = ir.VectorType(self.value.type), list(self.axes)
         if not axes or sorted(set(axes)) != axes or axes[-1] >= value.rank or axes[0] < 0:
             raise VerifyError(f"axes must be a non-empty ascending list below {value.rank}, but is {axes}")
+        kept = [n for n in ir.VectorType(self.result.type).shape]
         expected = ir.VectorType.get([1 if i in axes else size for i, size in enumerate(value.shape)], value.element_type)
-        if self.result.type != expected:
+        divides = len(kept) == value.rank and all(
+            n == m or i in axes and m and n % m == 0 for i, (n, m) in enumerate(zip(value.shape, kept, strict=True)))
+        if ir.VectorType(self.result.type).element_type != value.element_type or not divides:
             raise VerifyError(f"result must be {expected}, but is {self.result.type}")
+
+
+class Spread(Tile.Operation, name="spread", traits=[Pure]):
+    """Repeats a tile that has one element for each block of a cluster, or one for all, to all threads along the axis."""
+
+    value: Operand[Vector]
+    result: Result[Vector]
+
+    def verify(self) -> None:
+        value, result = ir.VectorType(self.value.type), ir.VectorType(self.result.type)
+        if (value.rank, value.element_type) != (result.rank, result.element_type):
+            raise VerifyError(f"result must have the rank and the elements of {value}, but is {result}")
+        for axis, (n, m) in enumerate(zip(value.shape, result.shape, strict=True)):
+            if m % n:
+                raise VerifyError(f"axis {axis}: {n} elements cannot be repeated to {m}")
 
 
 class Dot(Tile.Operation, name="dot", traits=[Pure]):

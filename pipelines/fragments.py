@@ -69,6 +69,7 @@ class FragmentLowering(ABC):
         self.scalars: dict[ir.Value, ir.Value] = {}
         self.tiles: dict[ir.Value, Fragments] = {}
         self.memo: list[dict[object, ir.Value]] = [{}]
+        self.depth = 0  # loops around the current op
 
     # What a target says -------------------------------------------------------------------------------------------
 
@@ -102,12 +103,22 @@ class FragmentLowering(ABC):
         """This thread's coordinate along an axis, None where there is one thread."""
 
     @abstractmethod
-    def reduce_threads(self, values: list[ir.Value], kind: tile.ReduceKind, axes: list[int]) -> list[ir.Value]:
-        """Combines values over the threads along some axes; all of them get the result."""
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind,
+                       axes: list[int]) -> dict[Coordinates, ir.Value]:
+        """Combines values over the threads of a block along some axes; all of them get the result."""
+
+    @abstractmethod
+    def reduce_cluster(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
+                       owned: bool) -> dict[Coordinates, ir.Value]:
+        """Combines values over the blocks of a cluster; with `owned` only the block that stores a fragment gets its result."""
 
     @abstractmethod
     def dot(self, op: tile.Dot, lhs: Fragments, rhs: Fragments, acc: Fragments) -> Fragments:
         """Multiplies and accumulates."""
+
+    def stores(self, at: Coordinates) -> ir.Value | None:
+        """Whether this thread's block is the one to write a fragment; None where no other block holds it."""
+        return None
 
     def owns(self, shape: Sequence[int]) -> ir.Value | None:
         """Whether this thread is the one to write a tile that others hold as well; None where all do or it is alone."""
@@ -141,7 +152,7 @@ class FragmentLowering(ABC):
             self._lower_for(op)
         elif isinstance(op, scf.IfOp):
             self._lower_if(op)
-        elif name == "vector.broadcast":
+        elif name in ("vector.broadcast", "tile.spread"):
             self.tiles[op.results[0]] = self._lower_broadcast(op)
         elif len(op.results) == 1 and isinstance(op.results[0].type, ir.VectorType):
             self.tiles[op.results[0]] = self._lower_elementwise(op)
@@ -160,7 +171,9 @@ class FragmentLowering(ABC):
         self.scalars[body.arguments[0]] = loop.induction_variable
         self._unflatten(list(body.arguments)[1:], list(loop.inner_iter_args), carried)
         with ir.InsertionPoint(loop.body), self._scope():
+            self.depth += 1
             self.lower_block(body)
+            self.depth -= 1
             yielded = list(body.operations)[-1].operands
             scf.YieldOp([v for y in yielded for v in self._flatten(y)])
         self._unflatten(list(op.results), list(loop.results), carried)
@@ -205,7 +218,7 @@ class FragmentLowering(ABC):
         """The layout of a tile shape. An axis of size 1 is held by every thread; one of the number of threads, singly."""
         axes = self.schedule.axes
         for axis, size in zip(axes, shape, strict=True):
-            if size not in (1, axis.tile, axis.threads):
+            if size not in (1, axis.tile, axis.threads, axis.cluster):
                 raise PassFailure(f"axis {axis.name} has tiles of {axis.tile}, but a tile of size {size} is used")
         whole = [n == a.tile for a, n in zip(axes, shape, strict=True)]
         return Layout(tuple(a.registers if w else 1 for a, w in zip(axes, whole, strict=True)),
@@ -275,16 +288,21 @@ class FragmentLowering(ABC):
 
     def _lower_reduce(self, op: tile.Reduce) -> Fragments:
         source, axes = self.tiles[op.value], list(op.axes)
-        layout = self.layout(op.result.type.shape)
+        before, after = list(op.value.type.shape), list(op.result.type.shape)
+        layout = self.layout(after)
         combine = combiner(op.kind, source.element)
         values: dict[Coordinates, ir.Value] = {}
         for c, value in source.values.items():
             at = tuple(0 if i in axes else x for i, x in enumerate(c))
             values[at] = combine(values[at], value) if at in values else value
         values = {c: self._reduce_inside(v, source.layout.box, axes, op.kind, combine) for c, v in values.items()}
-        shared = [a for a in axes if self.schedule.axes[a].threads > 1]
-        if shared:
-            values = dict(zip(values, self.reduce_threads(list(values.values()), op.kind, shared), strict=True))
+        schedule = self.schedule.axes
+        threads = [a for a in axes if schedule[a].threads > schedule[a].cluster and before[a] > schedule[a].cluster]
+        blocks = [a for a in axes if schedule[a].cluster > 1 and after[a] == 1]
+        if threads:
+            values = self.reduce_threads(values, op.kind, threads)
+        if blocks:
+            values = self.reduce_cluster(values, op.kind, blocks, bool(op.owned))
         return Fragments(layout, source.element, values)
 
     def _reduce_inside(self, value: ir.Value, box: Coordinates, axes: list[int], kind: tile.ReduceKind,
@@ -497,6 +515,9 @@ class FragmentLowering(ABC):
         source, buffer = self.tiles[op.value], self.scalars[op.dest]
         for at, elements, origins, symbols, uniform, varying in self._access(op, op.dest, shape):
             places = [origins] * len(elements)
+            stores = self.stores(at)
+            if stores is not None:
+                uniform = stores if uniform is None else arith.andi(uniform, stores)
             if isinstance(op, tile.Scatter):
                 rows = self._rows(op, at, source.layout)
                 places = self._with_rows(origins, rows, len(elements))

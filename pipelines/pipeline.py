@@ -34,6 +34,7 @@ PRIMOP: tuple[Entry, ...] = (
     Partition(),
     Group(),  # before the passes below, which then work on one layer and not on thirty
     InplaceScatter(),  # looks at all uses of a state inside a chunk, so while a chunk is still one function body
+    WriteStates(),  # once it is known which scatters write in place
     OnlineReductions(),  # its marks tell fusion which chains of reductions are one loop
     Fuse(),
     Group(),  # kernels of different chunks that came out equal

@@ -200,15 +200,18 @@ class _Emitter:
             total = self._reduced_tile(reduction, parts[0])
             self.reduced[reduction.op] = self._converted(total, primop.element_type(reduction.op.result))
 
-    def _reduced_tile(self, reduction: Reduction, total: ir.Value) -> ir.Value:
-        """An accumulator combined along the reduced axes, which keep size 1."""
+    def _reduced_tile(self, reduction: Reduction, total: ir.Value, sizes: Sequence[int] | None = None) -> ir.Value:
+        """An accumulator combined along the reduced axes, which keep size 1, or `sizes`."""
         shape = list(total.type.shape)
         axes = [a for a in reduction.axes if shape[a] > 1]
         if not axes:
             return total
-        kept = [1 if a in axes else n for a, n in enumerate(shape)]
+        kept = [(sizes[a] if sizes else 1) if a in axes else n for a, n in enumerate(shape)]
         kind = tile.ReduceKind.ADD if isinstance(reduction.op, primop.Sum) else tile.ReduceKind.MAX
-        return tile.Reduce(kind=kind, axes=axes, value=total, result=ir.VectorType.get(kept, total.type.element_type)).result
+        # A maximum is needed by every block, to mend what it has summed; sums are needed where they are stored.
+        owned = True if self.schedule.cluster > 1 and kind is tile.ReduceKind.ADD else None
+        return tile.Reduce(kind=kind, axes=axes, owned=owned, value=total,
+                           result=ir.VectorType.get(kept, total.type.element_type)).result
 
     def _nested_reduction(self, op: ir.OpView, index: Index) -> ir.Value:
         """A reduction evaluated for every element of the current tile, its loop here and now."""
@@ -232,11 +235,17 @@ class _Emitter:
             start.append(self._neutral(reduction, self._accumulator_shape(reduction)))
             self.reduced[reduction.op] = start[-1]  # its shape is all that the others need yet
         partial = self._reduce_loops(stage, list(maximum.axes), start, 1)
-        largest = self._reduced_tile(maximum, partial[0])
-        mend = self._mend(chain, maximum, partial[0], largest)
-        for reduction, value in zip(stage, partial, strict=True):
-            total = largest if reduction is maximum else self._reduced_tile(reduction, arith.mulf(*self._aligned(value, mend)))
+        if self.schedule.cluster > 1:  # in each block first, so that little is left to carry between blocks
+            partial = self._combine_online(stage, chain, partial, [axis.cluster for axis in self.schedule.axes])
+        for reduction, total in zip(stage, self._combine_online(stage, chain, partial, [1] * self.rank), strict=True):
             self.reduced[reduction.op] = self._converted(total, primop.element_type(reduction.op.result))
+
+    def _combine_online(self, stage: list[Reduction], chain: Chain, partial: list[ir.Value], sizes: list[int]) -> list[ir.Value]:
+        """Accumulators that are each relative to a maximum of its own, combined along the reduced axes to `sizes`."""
+        largest = self._reduced_tile(stage[0], partial[0], sizes)
+        mend = self._mend(chain, stage[0], partial[0], largest)
+        return [largest, *(self._reduced_tile(r, arith.mulf(*self._aligned(v, mend)), sizes)
+                           for r, v in zip(stage[1:], partial[1:], strict=True))]
 
     def _accumulate_online(self, stage: list[Reduction], values: list[ir.Value]) -> list[ir.Value]:
         maximum, chain = stage[0], self._chain(stage)
@@ -531,6 +540,8 @@ class _Emitter:
     def _broadcast(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
         if list(value.type.shape) == list(shape):
             return value
+        if any(n not in (1, m) for n, m in zip(value.type.shape, shape, strict=True)):  # one per block, for its threads
+            return tile.Spread(value=value, result=ir.VectorType.get(list(shape), value.type.element_type)).result
         return vector.broadcast(ir.VectorType.get(list(shape), value.type.element_type), value)
 
     def _splat(self, value: float | int | bool, element: ir.Type, shape: Sequence[int]) -> ir.Value:

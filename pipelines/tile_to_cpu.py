@@ -17,7 +17,7 @@ from mlir.dialects import affine, arith, func, llvm, scf, vector
 from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import Linear, make_map
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.fragments import Fragments, FragmentLowering
+from tilec.pipelines.fragments import Coordinates, Fragments, FragmentLowering
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
 from tilec.pipelines.targets import CpuTarget, find_target
@@ -128,8 +128,13 @@ class _CpuLowering(FragmentLowering):
     def thread(self, axis: int) -> ir.Value | None:
         return None
 
-    def reduce_threads(self, values: list[ir.Value], kind: tile.ReduceKind, axes: list[int]) -> list[ir.Value]:
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind,
+                       axes: list[int]) -> dict[Coordinates, ir.Value]:
         raise PassFailure("a CPU program has one thread, but the schedule spreads an axis over several")
+
+    def reduce_cluster(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
+                       owned: bool) -> dict[Coordinates, ir.Value]:
+        raise PassFailure("a CPU program is not a cluster, but the schedule spreads an axis over blocks")
 
     def _address(self, buffer: ir.Value, offset: tuple[ir.Value, int], element: ir.Type) -> ir.Value:
         base, constant = offset

@@ -19,7 +19,7 @@ from mlir.dialects import arith, func, gpu, scf, vector
 from tilec.dialects import kernel, primop, tile
 from tilec.dialects.index_expr import Linear, linear, make_map
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.fragments import Fragments, FragmentLowering, combiner
+from tilec.pipelines.fragments import Coordinates, Fragments, FragmentLowering, combiner
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
 
@@ -68,6 +68,7 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
         lowering.scalars = dict(zip(buffers, block.arguments, strict=False))
         lowering.weights = {block.arguments[i] for i, role in enumerate(roles) if role == "weight"}
         lowering.lower_block(body_of(function))
+        lowering.finish()
         func.ReturnOp([])
 
 
@@ -122,9 +123,10 @@ class _GpuLowering(FragmentLowering):
         self.coordinates: dict[int, ir.Value] = {}
         self.symbol_values: dict[str, ir.Value] = {}
         self.reductions = 0
+        self.clustered = False
         stride = 1
         self.strides: dict[int, int] = {}
-        for i in range(len(schedule.axes) - 1, -1, -1):
+        for i in schedule.thread_order:
             axis = schedule.axes[i]
             threads = axis.threads // axis.cluster
             if axis.threads > 1:
@@ -179,7 +181,7 @@ class _GpuLowering(FragmentLowering):
 
     def owns(self, shape: Sequence[int]) -> ir.Value | None:
         index = ir.IndexType.get()
-        conditions = [arith.cmpi(arith.CmpIPredicate.eq, self.coordinates[a], self.constant(0, index))
+        conditions = [arith.cmpi(arith.CmpIPredicate.eq, self._place(a), self.constant(0, index))
                       for a in self.coordinates if shape[a] == 1]
         if self.padded:
             conditions.append(arith.cmpi(arith.CmpIPredicate.ult, self.thread_number,
@@ -226,8 +228,9 @@ class _GpuLowering(FragmentLowering):
 
     # Reductions and products --------------------------------------------------------------------------------------
 
-    def reduce_threads(self, values: list[ir.Value], kind: tile.ReduceKind, axes: list[int]) -> list[ir.Value]:
-        scalars = [s for v in values for s in self._scalars(v)]
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind,
+                       axes: list[int]) -> dict[Coordinates, ir.Value]:
+        scalars = [s for v in values.values() for s in self._scalars(v)]
         near: list[int] = []  # steps between the lanes of a warp that combine
         for axis in axes:
             count, stride, inside = self._local(axis), self.strides[axis], self._in_warp(axis)
@@ -239,13 +242,15 @@ class _GpuLowering(FragmentLowering):
             scalars = [kernel.WarpReduce(kind=kind, lanes=near, value=v, result=v.type).result for v in scalars]
         if any(self._local(a) > self._in_warp(a) for a in axes):
             scalars = self._through_shared(scalars, kind, axes)
-        if any(self.schedule.axes[a].cluster > 1 for a in axes):
-            scalars = self._through_cluster(scalars, kind, axes)
-        result, remaining = [], iter(scalars)
-        for v in values:
+        return self._gathered(values, scalars)
+
+    def _gathered(self, values: dict[Coordinates, ir.Value], scalars: list[ir.Value]) -> dict[Coordinates, ir.Value]:
+        """Fragments like `values` from their elements, listed one after the other."""
+        result, remaining = {}, iter(scalars)
+        for at, v in values.items():
             count = ir.VectorType(v.type).shape[0] if isinstance(v.type, ir.VectorType) else 1
             parts = [next(remaining) for _ in range(count)]
-            result.append(vector.from_elements(v.type, parts) if count > 1 else parts[0])
+            result[at] = vector.from_elements(v.type, parts) if count > 1 else parts[0]
         return result
 
     def _scalars(self, value: ir.Value) -> list[ir.Value]:
@@ -256,6 +261,12 @@ class _GpuLowering(FragmentLowering):
     def _local(self, axis: int) -> int:
         """Threads of one block along an axis."""
         return self.schedule.axes[axis].threads // self.schedule.axes[axis].cluster
+
+    def _place(self, axis: int) -> ir.Value:
+        """This thread's coordinate along an axis inside its block."""
+        if self.schedule.axes[axis].cluster == 1:
+            return self.coordinates[axis]
+        return arith.remui(self.coordinates[axis], self.constant(self._local(axis), ir.IndexType.get()))
 
     def _in_warp(self, axis: int) -> int:
         """Neighbours along an axis that share a warp."""
@@ -271,9 +282,8 @@ class _GpuLowering(FragmentLowering):
         slot: ir.Value | None = None
         writes: ir.Value | None = None
         size, distances = 1, [0]
-        for axis in sorted(self.coordinates, reverse=True):
-            place = arith.remui(self.coordinates[axis], self.constant(self._local(axis), index)) \
-                if self.schedule.axes[axis].cluster > 1 else self.coordinates[axis]
+        for axis in self.coordinates:
+            place = self._place(axis)
             if axis in axes:
                 count = self._local(axis) // group[axis]
                 distances = [d + size * i for i in range(count) for d in distances]
@@ -290,11 +300,9 @@ class _GpuLowering(FragmentLowering):
     def _own_slot(self, base: ir.Value, axes: list[int], group: dict[int, int]) -> ir.Value:
         """This thread's own slot: its group's at distance 0, moved by where the thread stands along `axes`."""
         size = 1
-        for axis in sorted(self.coordinates, reverse=True):
+        for axis in self.coordinates:
             if axis in axes:
-                place = arith.remui(self.coordinates[axis], self.constant(self._local(axis), ir.IndexType.get())) \
-                    if self.schedule.axes[axis].cluster > 1 else self.coordinates[axis]
-                beyond = arith.divui(place, self.constant(group[axis], ir.IndexType.get()))
+                beyond = arith.divui(self._place(axis), self.constant(group[axis], ir.IndexType.get()))
                 base = arith.addi(base, self._scaled(beyond, size))
                 size *= self._local(axis) // group[axis]
             else:
@@ -334,21 +342,53 @@ class _GpuLowering(FragmentLowering):
         kernel.Barrier()  # before a later turn of a loop writes again
         return results
 
-    def _through_cluster(self, values: list[ir.Value], kind: tile.ReduceKind, axes: list[int]) -> list[ir.Value]:
-        """Blocks of the cluster combine: each leaves its value, and every thread reads all of them, by rank."""
-        combine, element, index = combiner(kind, values[0].type), values[0].type, ir.IndexType.get()
+    def reduce_cluster(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
+                       owned: bool) -> dict[Coordinates, ir.Value]:
+        """Blocks leave their values where the others can read them, and combine them by rank."""
+        if self.depth:
+            raise PassFailure("a reduction over a cluster of blocks cannot stand in a loop")
+        flat = {at: self._scalars(v) for at, v in values.items()}
+        first = next(iter(flat.values()))[0]
+        combine, element, index = combiner(kind, first.type), first.type, ir.IndexType.get()
         group = {a: self._local(a) for a in axes}
         slot, writes, size, _ = self._slots(axes, group)
-        shared = self._leave(values, slot, size, writes)
+        shared = self._leave([s for parts in flat.values() for s in parts], slot, size, writes)
         kernel.ClusterBarrier()
+        self.clustered = True
         ranks = [self.constant(r, index) for r in range(self.schedule.cluster)]
-        results = []
-        for i in range(len(values)):
-            parts = [kernel.LoadRemote(buffer=shared, offset=self._at((slot, i * size)), rank=r, result=element).result
-                     for r in ranks]
-            results.append(functools.reduce(combine, parts))
-        kernel.ClusterBarrier()  # nobody ends or writes again while its memory is read
-        return results
+        results: list[ir.Value] = []
+
+        def combined(count: int) -> list[ir.Value]:
+            places = [self._at((slot, (len(results) + i) * size)) for i in range(count)]
+            return [functools.reduce(combine, [
+                kernel.LoadRemote(buffer=shared, offset=place, rank=r, result=element).result for r in ranks])
+                for place in places]
+
+        for at, parts in flat.items():
+            if not owned:
+                results += combined(len(parts))
+                continue
+            branch = scf.IfOp(self.stores(at), [element] * len(parts), has_else=True)
+            with ir.InsertionPoint(branch.then_block):
+                scf.YieldOp(combined(len(parts)))
+            with ir.InsertionPoint(branch.else_block):
+                scf.YieldOp(parts)
+            results += list(branch.results)
+        return self._gathered(values, results)
+
+    def stores(self, at: Coordinates) -> ir.Value | None:
+        """Blocks of a cluster share out the registers along the first axis that has several: the first to rank 0, and so on."""
+        if self.schedule.cluster == 1:
+            return None
+        registers = [i for i, axis in enumerate(self.schedule.axes) if axis.registers > 1]
+        turn = at[registers[0]] % self.schedule.cluster if registers else 0
+        rank = kernel.ClusterRank(result=ir.IndexType.get()).result
+        return arith.cmpi(arith.CmpIPredicate.eq, rank, self.constant(turn, ir.IndexType.get()))
+
+    def finish(self) -> None:
+        """What ends a kernel: no block may leave while another still reads its memory."""
+        if self.clustered:
+            kernel.ClusterBarrier()
 
     def dot(self, op: tile.Dot, lhs: Fragments, rhs: Fragments, acc: Fragments) -> Fragments:
         return self.dot_by_multiply_add(lhs, rhs, acc)

@@ -11,7 +11,8 @@ from tilec.dialects.index_expr import identity, make_map
 from tilec.pipelines.passes import Pass
 
 LOG2_E = 1.4426950408889634
-LOWEST = -1.0e30  # a finite stand-in for the maximum of a row that is -inf throughout: no inf - inf, so no NaN
+# A finite stand-in for the maximum of a row that is -inf throughout: no inf - inf, so no NaN.
+LOWEST = {"f32": -1.0e30, "bf16": -1.0e30, "f16": -65504.0}
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,10 @@ def _decomposed(op: primop.Softmax, symbols: int) -> ir.Value:
         return emit(primop.Custom, kind="arith.select", space=row_space, maps=[row_whole, row_scalar, row_whole],
                     result=row_type, first=below, second=constant(instead), third=value)
 
+    lowest = LOWEST[str(element)]
     reads = {"bounds": op.bounds} if op.bounds is not None else {}
     largest = at_least(emit(primop.Max, operand=op.operand, space=space, maps=op.maps, dims=[op.dim], result=row_type,
-                            **reads), LOWEST, LOWEST)
+                            **reads), lowest, lowest)
     negated = emit(primop.Mul, lhs=largest, rhs=constant(-1.0), space=row_space, maps=[row_whole, row_scalar],
                    result=row_type)
     reads = {"bounds": [*op.bounds, make_map(rank, symbols, ())]} if op.bounds is not None else {}

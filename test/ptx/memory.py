@@ -74,8 +74,12 @@ class Memory:
 
     def alloc(self, content: int | Array, align: int = 256) -> int:
         """Room for `content` bytes (poisoned with 0xFF: NaNs), or for an array, copied in. Returns the pointer."""
-        data = None if isinstance(content, int) else np.ascontiguousarray(content).reshape(-1).view(np.uint8)
-        size = len(data) if data is not None else int(content)
+        data = None
+        if isinstance(content, int | np.integer):
+            size = int(content)
+        else:
+            data = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
+            size = len(data)
         start = -(-self.top // align) * align
         self.top = start + size + GUARD
         if self.top > len(self.bytes):

@@ -2,7 +2,7 @@
 // RUN: tilec-opt %s --pass-pipeline='builtin.module(convert-primop-to-tile{target=x86-64-avx2})' | FileCheck %s --check-prefix=AVX2
 // RUN: tilec-opt %s --pass-pipeline='builtin.module(convert-primop-to-tile{target=sm_90a})' | FileCheck %s --check-prefix=SM90A
 
-// A layout reads: elements of a tile, threads along the axis, neighbouring elements of one thread.
+// A layout reads: elements of a tile, threads along the axis, neighbouring elements of one thread, blocks of a cluster.
 
 #square = affine_map<()[n] -> (1024, 1024)>
 #rows = affine_map<()[n] -> (1024)>
@@ -21,12 +21,12 @@ module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
 // Elementwise work is spread along the axis in which memory is contiguous: four registers of a CPU, 16 bytes of bf16 for
 // each of a GPU's threads.
 // AVX512-LABEL: func.func @elementwise(
-// AVX512-SAME: layout = array<i64: 1, 1, 1>, name = "x0", walk = "grid"
-// AVX512-SAME: layout = array<i64: 64, 1, 16>, name = "x1", walk = "grid"
+// AVX512-SAME: layout = array<i64: 1, 1, 1, 1>, name = "x0", walk = "grid"
+// AVX512-SAME: layout = array<i64: 64, 1, 16, 1>, name = "x1", walk = "grid"
 // AVX2-LABEL: func.func @elementwise(
-// AVX2-SAME: layout = array<i64: 32, 1, 8>, name = "x1", walk = "grid"
+// AVX2-SAME: layout = array<i64: 32, 1, 8, 1>, name = "x1", walk = "grid"
 // SM90A-LABEL: func.func @elementwise(
-// SM90A-SAME: layout = array<i64: 1024, 128, 8>, name = "x1", walk = "grid"
+// SM90A-SAME: layout = array<i64: 1024, 128, 8, 1>, name = "x1", walk = "grid"
 func.func private @elementwise(%x: tensor<1024x1024xbf16> {primop.kind = "argument", primop.shape = #square}) -> (tensor<1024x1024xbf16> {primop.shape = #square}) attributes {primop.kernel} {
   %y = "primop.exp2"(%x) {space = #square, maps = [#identity]} : (tensor<1024x1024xbf16>) -> tensor<1024x1024xbf16>
   return %y : tensor<1024x1024xbf16>
@@ -34,8 +34,8 @@ func.func private @elementwise(%x: tensor<1024x1024xbf16> {primop.kind = "argume
 
 // A transposed copy is contiguous once along either axis; then the last one is spread.
 // AVX512-LABEL: func.func @transposed(
-// AVX512-SAME: layout = array<i64: 1, 1, 1>, name = "x0"
-// AVX512-SAME: layout = array<i64: 64, 1, 16>, name = "x1"
+// AVX512-SAME: layout = array<i64: 1, 1, 1, 1>, name = "x0"
+// AVX512-SAME: layout = array<i64: 64, 1, 16, 1>, name = "x1"
 func.func private @transposed(%x: tensor<1024x1024xf32> {primop.kind = "argument", primop.shape = #square}) -> (tensor<1024x1024xf32> {primop.shape = #square}) attributes {primop.kernel} {
   %y = "primop.exp2"(%x) {space = #square, maps = [affine_map<(i, j)[n] -> (j, i)>]} : (tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
   return %y : tensor<1024x1024xf32>
@@ -43,11 +43,11 @@ func.func private @transposed(%x: tensor<1024x1024xf32> {primop.kind = "argument
 
 // A norm splits its rows over the grid and walks a row inside a program.
 // AVX512-LABEL: func.func @norm(
-// AVX512-SAME: layout = array<i64: 1, 1, 1>, name = "x0", walk = "grid"
-// AVX512-SAME: layout = array<i64: 64, 1, 16>, name = "r1", walk = "loop"
+// AVX512-SAME: layout = array<i64: 1, 1, 1, 1>, name = "x0", walk = "grid"
+// AVX512-SAME: layout = array<i64: 64, 1, 16, 1>, name = "r1", walk = "loop"
 // SM90A-LABEL: func.func @norm(
-// SM90A-SAME: layout = array<i64: 1, 1, 1>, name = "x0", walk = "grid"
-// SM90A-SAME: layout = array<i64: 1024, 128, 8>, name = "r1", walk = "loop"
+// SM90A-SAME: layout = array<i64: 1, 1, 1, 1>, name = "x0", walk = "grid"
+// SM90A-SAME: layout = array<i64: 1024, 128, 8, 1>, name = "r1", walk = "loop"
 func.func private @norm(%x: tensor<1024x1024xf32> {primop.kind = "argument", primop.shape = #square}) -> (tensor<1024x1024xf32> {primop.shape = #square}) attributes {primop.kernel} {
   %largest = "primop.max"(%x) {space = #square, maps = [#identity], dims = array<i64: 1>} : (tensor<1024x1024xf32>) -> tensor<1024xf32>
   %y = "primop.mul"(%x, %largest) {space = #square, maps = [#identity, affine_map<(i, j)[n] -> (i)>]} : (tensor<1024x1024xf32>, tensor<1024xf32>) -> tensor<1024x1024xf32>
@@ -57,13 +57,13 @@ func.func private @norm(%x: tensor<1024x1024xf32> {primop.kind = "argument", pri
 // A matrix product with packed weights: eight rows by two registers of columns, bf16 in pairs, all row tiles of one panel
 // in turn. On a GPU a square of threads, each with a small square of results.
 // AVX512-LABEL: func.func @matmul(
-// AVX512-SAME: layout = array<i64: 8, 1, 1>, name = "m", walk = "grid"
-// AVX512-SAME: layout = array<i64: 32, 1, 16>, name = "n", walk = "grid"
-// AVX512-SAME: layout = array<i64: 2, 1, 2>, name = "k", walk = "loop"
+// AVX512-SAME: layout = array<i64: 8, 1, 1, 1>, name = "m", walk = "grid"
+// AVX512-SAME: layout = array<i64: 32, 1, 16, 1>, name = "n", walk = "grid"
+// AVX512-SAME: layout = array<i64: 2, 1, 2, 1>, name = "k", walk = "loop"
 // AVX512-SAME: dot = true, order = array<i64: 1, 0>
 // SM90A-LABEL: func.func @matmul(
-// SM90A-SAME: layout = array<i64: {{[0-9]+}}, 16, 1>, name = "m", walk = "grid"
-// SM90A-SAME: layout = array<i64: {{[0-9]+}}, 16, 1>, name = "n", walk = "grid"
+// SM90A-SAME: layout = array<i64: {{[0-9]+}}, 16, 1, 1>, name = "m", walk = "grid"
+// SM90A-SAME: layout = array<i64: {{[0-9]+}}, 16, 1, 1>, name = "n", walk = "grid"
 // SM90A-SAME: name = "k", walk = "loop"
 // SM90A-SAME: dot = true
 func.func private @matmul(%x: tensor<?x1024xbf16> {primop.kind = "argument", primop.shape = #x}, %w: tensor<64x512x16x2xbf16> {primop.kind = "weight", primop.shape = #packed}) -> (tensor<?x1024xf32> {primop.shape = #y}) attributes {primop.kernel} {
@@ -75,10 +75,10 @@ func.func private @matmul(%x: tensor<?x1024xbf16> {primop.kind = "argument", pri
 // One row has few accumulators, so several steps along k are in flight: copies of the loop's body on a CPU, and on a GPU a
 // warp for each row, with four 16-byte loads a thread.
 // AVX512-LABEL: func.func @packed_matrix_vector(
-// AVX512-SAME: layout = array<i64: 16, 1, 16>, name = "n", walk = "grid"
+// AVX512-SAME: layout = array<i64: 16, 1, 16, 1>, name = "n", walk = "grid"
 // AVX512-SAME: unroll = 4
 // SM90A-LABEL: func.func @matrix_vector(
-// SM90A-SAME: layout = array<i64: 1024, 32, 8>, name = "k", walk = "loop"
+// SM90A-SAME: layout = array<i64: 1024, 32, 8, 1>, name = "k", walk = "loop"
 func.func private @packed_matrix_vector(%x: tensor<1024xbf16> {primop.kind = "argument", primop.shape = #vector}, %w: tensor<64x512x16x2xbf16> {primop.kind = "weight", primop.shape = #packed}) -> (tensor<1024xf32> {primop.shape = #rows}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = #square, maps = [affine_map<(n, k)[s] -> (k)>, affine_map<(n, k)[s] -> (n floordiv 16, k floordiv 2, n mod 16, k mod 2)>]} : (tensor<1024xbf16>, tensor<64x512x16x2xbf16>) -> tensor<1024x1024xf32>
   %sum = "primop.sum"(%products) {space = #square, maps = [#identity], dims = array<i64: 1>} : (tensor<1024x1024xf32>) -> tensor<1024xf32>

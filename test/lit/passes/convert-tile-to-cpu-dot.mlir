@@ -2,10 +2,10 @@
 // RUN: tilec-opt %s --pass-pipeline='builtin.module(convert-tile-to-cpu{target=x86-64-avx2},tilec-cse)' | FileCheck %s --check-prefixes=CHECK,AVX2
 // RUN: tilec-opt %s --pass-pipeline='builtin.module(convert-tile-to-cpu{target=x86-64},tilec-cse)' | FileCheck %s --check-prefixes=CHECK,SSE
 
-#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 2, 1, 1>, walk = "grid"}
-#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 1, 16>, walk = "grid"}
-#k = {name = "k", extent = affine_map<() -> (256)>, layout = array<i64: 1, 1, 1>, walk = "loop"}
-#k_pair = {name = "k", extent = affine_map<() -> (256)>, layout = array<i64: 2, 1, 2>, walk = "loop"}
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 2, 1, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 1, 16, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (256)>, layout = array<i64: 1, 1, 1, 1>, walk = "loop"}
+#k_pair = {name = "k", extent = affine_map<() -> (256)>, layout = array<i64: 2, 1, 2, 1>, walk = "loop"}
 
 module {
 module @kernels {

@@ -4,7 +4,7 @@
 // RUN: not tilec-opt %s --split-input-file --pass-pipeline='builtin.module(convert-tile-to-cpu{target=sm_90a})' 2>&1 | FileCheck %s --check-prefix=TARGET
 // TARGET: pass 'convert-tile-to-cpu{target=sm_90a}': convert-tile-to-cpu needs a CPU target, but got sm_90a
 
-#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 1, 8>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 1, 8, 1>, walk = "grid"}
 
 // A tile is as large as its schedule says, or 1 along an axis.
 module @kernels {
@@ -18,7 +18,7 @@ func.func @size(%x: memref<64xf32>, %y: memref<64xf32>) attributes {tile.kernel,
 
 // -----
 
-#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 2, 8>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 2, 8, 1>, walk = "grid"}
 
 // A program runs on one thread.
 module @kernels {
@@ -33,7 +33,7 @@ func.func @threads(%x: memref<64xf32>) attributes {tile.kernel, tile.arguments =
 
 // -----
 
-#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 1, 8>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 1, 8, 1>, walk = "grid"}
 
 // A register is gathered from one row.
 module @kernels {
@@ -48,7 +48,7 @@ func.func @gather(%x: memref<64x64xf32>, %rows: memref<64xi32>) attributes {tile
 
 // -----
 
-#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 1, 8>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 1, 8, 1>, walk = "grid"}
 
 // A branch decides what is written, not what is computed.
 module @kernels {

@@ -1,7 +1,7 @@
 // RUN: tilec-opt %s --split-input-file --pass-pipeline='builtin.module(convert-tile-to-cpu{target=x86-64-avx512},tilec-cse)' | FileCheck %s
 
-#m = {name = "m", extent = affine_map<()[seq] -> (seq)>, layout = array<i64: 8, 1, 1>, walk = "grid"}
-#n = {name = "n", extent = affine_map<()[seq] -> (64)>, layout = array<i64: 32, 1, 16>, walk = "grid"}
+#m = {name = "m", extent = affine_map<()[seq] -> (seq)>, layout = array<i64: 8, 1, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<()[seq] -> (64)>, layout = array<i64: 32, 1, 16, 1>, walk = "grid"}
 
 module attributes {primop.symbols = {seq = array<i64: 1, 64>}} {
 module @kernels {
@@ -43,8 +43,8 @@ func.func @grid(%y: memref<64x64xf32>) attributes {tile.kernel, tile.arguments =
 
 // -----
 
-#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 2, 1, 1>, walk = "grid"}
-#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 32, 1, 16>, walk = "grid"}
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 2, 1, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 32, 1, 16, 1>, walk = "grid"}
 
 module {
 module @kernels {
@@ -88,7 +88,7 @@ func.func @fragments(%x: memref<64x64xf32>, %scale: memref<64xf32>, %y: memref<6
 
 // -----
 
-#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 1, 16>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 1, 16, 1>, walk = "grid"}
 
 module {
 module @kernels {
@@ -110,8 +110,8 @@ func.func @strided(%x: memref<64x64xf32>, %y: memref<64xf32>) attributes {tile.k
 
 // -----
 
-#m = {name = "m", extent = affine_map<()[seq] -> (seq)>, layout = array<i64: 2, 1, 1>, walk = "grid"}
-#n = {name = "n", extent = affine_map<()[seq] -> (100)>, layout = array<i64: 16, 1, 16>, walk = "grid"}
+#m = {name = "m", extent = affine_map<()[seq] -> (seq)>, layout = array<i64: 2, 1, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<()[seq] -> (100)>, layout = array<i64: 16, 1, 16, 1>, walk = "grid"}
 
 module attributes {primop.symbols = {seq = array<i64: 1, 64>}} {
 module @kernels {
@@ -154,8 +154,8 @@ func.func @columns(%x: memref<64x100xf32>, %y: memref<64x100xf32>) attributes {t
 
 // -----
 
-#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 1, 1, 1>, walk = "grid"}
-#k = {name = "k", extent = affine_map<() -> (256)>, layout = array<i64: 32, 1, 16>, walk = "loop"}
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 1, 1, 1, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (256)>, layout = array<i64: 32, 1, 16, 1>, walk = "loop"}
 
 module {
 module @kernels {
@@ -194,8 +194,8 @@ func.func @sum(%x: memref<64x256xf32>, %y: memref<64xf32>) attributes {tile.kern
 
 // -----
 
-#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 2, 1, 1>, walk = "grid"}
-#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 1, 16>, walk = "grid"}
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 2, 1, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 16, 1, 16, 1>, walk = "grid"}
 
 module {
 module @kernels {
