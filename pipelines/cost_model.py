@@ -19,6 +19,8 @@ from tilec.pipelines.targets import CpuTarget, GpuTarget
 GPU_THREADS = 256
 WARP = 32
 CLUSTER = 8  # blocks: the portable limit
+ONE_BLOCK = 1 << 15  # elements that one block may walk alone
+KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them
 LOADS_IN_FLIGHT = 8  # 16-byte loads of one thread and row
 
 
@@ -228,6 +230,11 @@ class _GpuPlan(_Plan):
         threads = 32
         while threads < (1024 if walked and not s.grid else GPU_THREADS) and threads * vector < largest(s, axis):
             threads *= 2
+        if walked and self.target.hopper and largest(s, axis) >= ONE_BLOCK and all(s.extents[a] == linear(1) for a in s.grid):
+            # A single long row, such as the choice of a token: all blocks of a cluster read it.
+            self.set(axis, 1, CLUSTER * threads, vector)
+            self.cluster[axis] = CLUSTER
+            return self.schedule()
         self.set(axis, 1, threads, vector)
         others = [a for a in s.grid if a != axis and largest(s, a) > 1]
         if others and threads < GPU_THREADS and not walked:  # short rows: several of them a block
@@ -315,7 +322,7 @@ class _GpuPlan(_Plan):
                      if isinstance(atom, FloorDiv) and atom.numerator == dim(h)}
             if len(sizes) == 1 and largest(s, h) % min(sizes) == 0 and min(sizes) <= 8:
                 self.set(h, min(sizes))
-        self.set(t, 1, CLUSTER * GPU_THREADS // lanes)
+        self.set(t, KEYS_IN_FLIGHT, CLUSTER * GPU_THREADS // lanes)
         self.cluster[t] = CLUSTER
         return self.schedule(dot=True)
 

@@ -103,9 +103,9 @@ class FragmentLowering(ABC):
         """This thread's coordinate along an axis, None where there is one thread."""
 
     @abstractmethod
-    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind,
-                       axes: list[int]) -> dict[Coordinates, ir.Value]:
-        """Combines values over the threads of a block along some axes; all of them get the result."""
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
+                       owned: bool) -> dict[Coordinates, ir.Value]:
+        """Combines values over the threads of a block along some axes; all get the result, with `owned` only the first."""
 
     @abstractmethod
     def reduce_cluster(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
@@ -116,8 +116,8 @@ class FragmentLowering(ABC):
     def dot(self, op: tile.Dot, lhs: Fragments, rhs: Fragments, acc: Fragments) -> Fragments:
         """Multiplies and accumulates."""
 
-    def stores(self, at: Coordinates) -> ir.Value | None:
-        """Whether this thread's block is the one to write a fragment; None where no other block holds it."""
+    def stores(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
+        """Whether this thread's block is the one to write a fragment of a tile; None where no other block holds it."""
         return None
 
     def owns(self, shape: Sequence[int]) -> ir.Value | None:
@@ -219,7 +219,8 @@ class FragmentLowering(ABC):
         axes = self.schedule.axes
         for axis, size in zip(axes, shape, strict=True):
             if size not in (1, axis.tile, axis.threads, axis.cluster):
-                raise PassFailure(f"axis {axis.name} has tiles of {axis.tile}, but a tile of size {size} is used")
+                raise PassFailure(f"axis {axis.name} has tiles of {axis.tile}, but a tile of size {size} is used",
+                                  ir.Location.current)
         whole = [n == a.tile for a, n in zip(axes, shape, strict=True)]
         return Layout(tuple(a.registers if w else 1 for a, w in zip(axes, whole, strict=True)),
                       tuple(a.vector if w else 1 for a, w in zip(axes, whole, strict=True)))
@@ -297,10 +298,10 @@ class FragmentLowering(ABC):
             values[at] = combine(values[at], value) if at in values else value
         values = {c: self._reduce_inside(v, source.layout.box, axes, op.kind, combine) for c, v in values.items()}
         schedule = self.schedule.axes
-        threads = [a for a in axes if schedule[a].threads > schedule[a].cluster and before[a] > schedule[a].cluster]
+        threads = [a for a in axes if before[a] > schedule[a].cluster and after[a] < schedule[a].threads]
         blocks = [a for a in axes if schedule[a].cluster > 1 and after[a] == 1]
         if threads:
-            values = self.reduce_threads(values, op.kind, threads)
+            values = self.reduce_threads(values, op.kind, threads, bool(op.owned))
         if blocks:
             values = self.reduce_cluster(values, op.kind, blocks, bool(op.owned))
         return Fragments(layout, source.element, values)
@@ -515,7 +516,7 @@ class FragmentLowering(ABC):
         source, buffer = self.tiles[op.value], self.scalars[op.dest]
         for at, elements, origins, symbols, uniform, varying in self._access(op, op.dest, shape):
             places = [origins] * len(elements)
-            stores = self.stores(at)
+            stores = self.stores(at, shape)
             if stores is not None:
                 uniform = stores if uniform is None else arith.andi(uniform, stores)
             if isinstance(op, tile.Scatter):

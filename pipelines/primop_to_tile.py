@@ -200,16 +200,15 @@ class _Emitter:
             total = self._reduced_tile(reduction, parts[0])
             self.reduced[reduction.op] = self._converted(total, primop.element_type(reduction.op.result))
 
-    def _reduced_tile(self, reduction: Reduction, total: ir.Value, sizes: Sequence[int] | None = None) -> ir.Value:
+    def _reduced_tile(self, reduction: Reduction, total: ir.Value, sizes: Sequence[int] | None = None,
+                      owned: bool | None = None) -> ir.Value:
         """An accumulator combined along the reduced axes, which keep size 1, or `sizes`."""
         shape = list(total.type.shape)
-        axes = [a for a in reduction.axes if shape[a] > 1]
+        axes = [a for a in reduction.axes if shape[a] > (sizes[a] if sizes else 1)]
         if not axes:
             return total
         kept = [(sizes[a] if sizes else 1) if a in axes else n for a, n in enumerate(shape)]
         kind = tile.ReduceKind.ADD if isinstance(reduction.op, primop.Sum) else tile.ReduceKind.MAX
-        # A maximum is needed by every block, to mend what it has summed; sums are needed where they are stored.
-        owned = True if self.schedule.cluster > 1 and kind is tile.ReduceKind.ADD else None
         return tile.Reduce(kind=kind, axes=axes, owned=owned, value=total,
                            result=ir.VectorType.get(kept, total.type.element_type)).result
 
@@ -244,11 +243,19 @@ class _Emitter:
         """Accumulators that are each relative to a maximum of its own, combined along the reduced axes to `sizes`."""
         largest = self._reduced_tile(stage[0], partial[0], sizes)
         mend = self._mend(chain, stage[0], partial[0], largest)
-        return [largest, *(self._reduced_tile(r, arith.mulf(*self._aligned(v, mend)), sizes)
+        # The maximum is needed everywhere, to mend what was summed there; the sums only where they are stored.
+        owned = True if self.schedule.cluster > 1 else None
+        return [largest, *(self._reduced_tile(r, arith.mulf(*self._aligned(v, mend)), sizes, owned)
                            for r, v in zip(stage[1:], partial[1:], strict=True))]
 
     def _accumulate_online(self, stage: list[Reduction], values: list[ir.Value]) -> list[ir.Value]:
         maximum, chain = stage[0], self._chain(stage)
+        for reduction in stage[1:]:  # what does not wait for the maximum is read now
+            if reduction.contraction:
+                product, index = defining_op(reduction.op.operand), operand_index(reduction.op, 0, reduction.point, self.ranges)
+                for k, operand in enumerate(product.operands):  # type: ignore[union-attr]
+                    if not self._depends_on(operand, maximum.op):
+                        self._operand(product, k, index)  # type: ignore[arg-type]
         larger = self._accumulated(maximum, values[0])
         mend = self._mend(chain, maximum, values[0], larger)
         self.reduced[maximum.op] = larger
@@ -258,6 +265,10 @@ class _Emitter:
                 mended = arith.mulf(*self._aligned(value, mend))
                 result.append(self._accumulated(reduction, mended))
         return result
+
+    def _depends_on(self, value: ir.Value, reduction: ir.OpView) -> bool:
+        op = defining_op(value)
+        return op is not None and (op == reduction or any(self._depends_on(v, reduction) for v in op.operands))
 
     def _chain(self, stage: list[Reduction]) -> Chain:
         for reduction in stage[1:]:
@@ -335,6 +346,8 @@ class _Emitter:
         value = self._operand(op, 0, reduction.point)
         value = self._converted(value, accumulator.type.element_type)
         value = self._select_guard(tail, value, self._neutral_value(reduction))
+        if self.structure.online:  # what one thread holds becomes one partial result
+            value = self._reduced_tile(reduction, value, [axis.threads for axis in self.schedule.axes])
         return self._combine(reduction, accumulator, value)
 
     def _accumulator_shape(self, reduction: Reduction) -> list[int]:
@@ -347,7 +360,11 @@ class _Emitter:
             return shape
         if any(self.tiles[a] > 1 for a in reduction.axes):
             axes |= set(reduction.axes)
-        return self._shape(axes)
+        shape = self._shape(axes)
+        if self.structure.online:
+            for a in reduction.axes:
+                shape[a] = self.schedule.axes[a].threads
+        return shape
 
     def _neutral_value(self, reduction: Reduction) -> float | int:
         if isinstance(reduction.op, primop.Sum):

@@ -228,20 +228,20 @@ class _GpuLowering(FragmentLowering):
 
     # Reductions and products --------------------------------------------------------------------------------------
 
-    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind,
-                       axes: list[int]) -> dict[Coordinates, ir.Value]:
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
+                       owned: bool) -> dict[Coordinates, ir.Value]:
         scalars = [s for v in values.values() for s in self._scalars(v)]
         near: list[int] = []  # steps between the lanes of a warp that combine
         for axis in axes:
             count, stride, inside = self._local(axis), self.strides[axis], self._in_warp(axis)
             if inside & (inside - 1) or stride & (stride - 1) or count % inside:
                 raise PassFailure(f"axis {self.schedule.axes[axis].name} is reduced over {count} threads at a stride of "
-                                  f"{stride}, which is no power of two inside a warp and whole warps beyond")
+                                  f"{stride}, which is no power of two inside a warp and whole warps beyond", ir.Location.current)
             near += [stride << i for i in range(inside.bit_length() - 1)]
         if near:
             scalars = [kernel.WarpReduce(kind=kind, lanes=near, value=v, result=v.type).result for v in scalars]
         if any(self._local(a) > self._in_warp(a) for a in axes):
-            scalars = self._through_shared(scalars, kind, axes)
+            scalars = self._through_shared(scalars, kind, axes, owned)
         return self._gathered(values, scalars)
 
     def _gathered(self, values: dict[Coordinates, ir.Value], scalars: list[ir.Value]) -> dict[Coordinates, ir.Value]:
@@ -327,18 +327,32 @@ class _GpuLowering(FragmentLowering):
                 scf.YieldOp([])
         return shared
 
-    def _through_shared(self, values: list[ir.Value], kind: tile.ReduceKind, axes: list[int]) -> list[ir.Value]:
-        """Warps combine: one lane of each group leaves its value, and every thread reads those of its group, in order."""
-        combine, element = combiner(kind, values[0].type), values[0].type
+    def _through_shared(self, values: list[ir.Value], kind: tile.ReduceKind, axes: list[int], owned: bool) -> list[ir.Value]:
+        """Warps combine: one lane of each group leaves its value, and every thread reads those of its group, in order.
+
+        With `owned` only the first threads along the axes read: the others need no result.
+        """
+        combine, element, index = combiner(kind, values[0].type), values[0].type, ir.IndexType.get()
         group = {a: self._in_warp(a) for a in axes}
         base, writes, size, distances = self._slots(axes, group)
         shared = self._leave(values, self._own_slot(base, axes, group), size, writes)
         kernel.Barrier()
-        results = []
-        for i in range(len(values)):
-            parts = [kernel.LoadShared(buffer=shared, offset=self._at((base, i * size + d)), result=element).result
-                     for d in distances]
-            results.append(functools.reduce(combine, parts))
+
+        def combined() -> list[ir.Value]:
+            return [functools.reduce(combine, [
+                kernel.LoadShared(buffer=shared, offset=self._at((base, i * size + d)), result=element).result
+                for d in distances]) for i in range(len(values))]
+
+        if owned:
+            first = [arith.cmpi(arith.CmpIPredicate.eq, self._place(a), self.constant(0, index)) for a in axes]
+            branch = scf.IfOp(functools.reduce(arith.andi, first), [element] * len(values), has_else=True)
+            with ir.InsertionPoint(branch.then_block):
+                scf.YieldOp(combined())
+            with ir.InsertionPoint(branch.else_block):
+                scf.YieldOp(values)
+            results = list(branch.results)
+        else:
+            results = combined()
         kernel.Barrier()  # before a later turn of a loop writes again
         return results
 
@@ -346,7 +360,7 @@ class _GpuLowering(FragmentLowering):
                        owned: bool) -> dict[Coordinates, ir.Value]:
         """Blocks leave their values where the others can read them, and combine them by rank."""
         if self.depth:
-            raise PassFailure("a reduction over a cluster of blocks cannot stand in a loop")
+            raise PassFailure("a reduction over a cluster of blocks cannot stand in a loop", ir.Location.current)
         flat = {at: self._scalars(v) for at, v in values.items()}
         first = next(iter(flat.values()))[0]
         combine, element, index = combiner(kind, first.type), first.type, ir.IndexType.get()
@@ -368,7 +382,7 @@ class _GpuLowering(FragmentLowering):
             if not owned:
                 results += combined(len(parts))
                 continue
-            branch = scf.IfOp(self.stores(at), [element] * len(parts), has_else=True)
+            branch = scf.IfOp(self.stores(at, [1] * len(at)), [element] * len(parts), has_else=True)
             with ir.InsertionPoint(branch.then_block):
                 scf.YieldOp(combined(len(parts)))
             with ir.InsertionPoint(branch.else_block):
@@ -376,9 +390,9 @@ class _GpuLowering(FragmentLowering):
             results += list(branch.results)
         return self._gathered(values, results)
 
-    def stores(self, at: Coordinates) -> ir.Value | None:
+    def stores(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
         """Blocks of a cluster share out the registers along the first axis that has several: the first to rank 0, and so on."""
-        if self.schedule.cluster == 1:
+        if all(axis.cluster == 1 or size > 1 for axis, size in zip(self.schedule.axes, shape, strict=True)):
             return None
         registers = [i for i, axis in enumerate(self.schedule.axes) if axis.registers > 1]
         turn = at[registers[0]] % self.schedule.cluster if registers else 0

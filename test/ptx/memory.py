@@ -48,6 +48,13 @@ class Regions:
                 near_by = self.nearest(int(at[bad]))
                 raise Fault(f"out of bounds: {nbytes} bytes at {what} address {at[bad]:#x} {near_by}", bad)
 
+    def touched(self, at: Array) -> Array:
+        """Which of the addresses lie in one of the ranges."""
+        last = bisect.bisect(self.starts, int(at.max())) - 1
+        if last < 0 or self.ends[last] <= int(at.min()):
+            return np.zeros(len(at), bool)
+        return within(at, list(zip(self.starts, self.ends, strict=True)))
+
     def nearest(self, address: int) -> str:
         place = bisect.bisect(self.starts, address) - 1
         if place < 0:

@@ -266,10 +266,8 @@ class Global(Space):
                 self.reader[grain[lost]] = -1
 
     def writing(self, lanes: Lanes, at: Array, where: Array, access: Access, changed: Array | None) -> None:
-        low, high = at.min(), at.max()
-        for start, end in zip(self.readonly.starts, self.readonly.ends, strict=True):
-            if high >= start and low < end and (inside := within(at, [(start, end)])).any():
-                raise Fault("read-only: a constant or parameter is written", int(lanes.numbers[inside.argmax()]))
+        if (constant := self.readonly.touched(at)).any():
+            raise Fault("read-only: a constant or parameter is written", int(lanes.numbers[constant.argmax()]))
         if self.pending:
             self.refuse_early(lanes, at)
         differing = np.ones(len(at), bool) if changed is None else changed

@@ -12,17 +12,21 @@ module @kernels {
 
 // A product of f32 is one multiply-add for each register of the accumulator, fused where the processor can.
 // CHECK-LABEL: func.func private @f32_program(
-// CHECK-DAG: %[[ROW0:.*]] = vector.broadcast %{{.*}} : f32 to vector<16xf32>
-// CHECK-DAG: %[[ROW1:.*]] = vector.broadcast %{{.*}} : f32 to vector<16xf32>
-// AVX2: math.fma %[[ROW0]], %[[PANEL:.*]], %{{.*}} : vector<16xf32>
-// AVX2: math.fma %[[ROW1]], %[[PANEL]], %{{.*}} : vector<16xf32>
-// SSE: arith.mulf %[[ROW0]], %[[PANEL:.*]] :
-// SSE-NEXT: arith.addf
-// SSE-NOT: math.fma
+// CHECK: %[[PANEL:.*]] = llvm.load {{.*}} -> vector<16xf32>
+// CHECK: %[[ROW0:.*]] = vector.broadcast %{{.*}} : f32 to vector<16xf32>
+// AVX2-NEXT: math.fma %[[ROW0]], %[[PANEL]], %{{.*}} : vector<16xf32>
+// SSE-NEXT: %[[PRODUCT:.*]] = arith.mulf %[[ROW0]], %[[PANEL]]
+// SSE-NEXT: arith.addf %[[PRODUCT]], %{{.*}}
+// CHECK: %[[ROW1:.*]] = vector.broadcast %{{.*}} : f32 to vector<16xf32>
+// AVX2-NEXT: math.fma %[[ROW1]], %[[PANEL]], %{{.*}} : vector<16xf32>
 // CHECK-LABEL: func.func @f32(
 func.func @f32(%x: memref<64x256xf32>, %w: memref<256x64xf32>, %y: memref<64x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k], order = array<i64>, unroll = 1 : i64, dot = true}} {
-  %i = "tile.program_id"() {axis = 0 : i64} : () -> index
-  %j = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %pi = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c2 = arith.constant 2 : index
+  %i = arith.muli %pi, %c2 : index
+  %pj = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %c16 = arith.constant 16 : index
+  %j = arith.muli %pj, %c16 : index
   %k = arith.constant 0 : index
   %zeros = arith.constant dense<0.0> : vector<2x16x1xf32>
   %rows = "tile.load"(%x, %i, %j, %k) {map = affine_map<(m, n, k) -> (m, k)>} : (memref<64x256xf32>, index, index, index) -> vector<2x1x1xf32>
@@ -51,8 +55,12 @@ func.func @f32(%x: memref<64x256xf32>, %w: memref<256x64xf32>, %y: memref<64x64x
 // AVX2: math.fma
 // CHECK-LABEL: func.func @pairs(
 func.func @pairs(%x: memref<64x256xbf16>, %w: memref<128x64x2xbf16>, %y: memref<64x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k_pair], order = array<i64>, unroll = 1 : i64, dot = true}} {
-  %i = "tile.program_id"() {axis = 0 : i64} : () -> index
-  %j = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %pi = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c2 = arith.constant 2 : index
+  %i = arith.muli %pi, %c2 : index
+  %pj = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %c16 = arith.constant 16 : index
+  %j = arith.muli %pj, %c16 : index
   %k = arith.constant 0 : index
   %zeros = arith.constant dense<0.0> : vector<2x16x1xf32>
   %rows = "tile.load"(%x, %i, %j, %k) {map = affine_map<(m, n, k) -> (m, k)>} : (memref<64x256xbf16>, index, index, index) -> vector<2x1x2xbf16>
@@ -62,14 +70,18 @@ func.func @pairs(%x: memref<64x256xbf16>, %w: memref<128x64x2xbf16>, %y: memref<
   return
 }
 
-// Pairs that are not last in both registers are taken apart: elements of one position along k form a vector.
+// Pairs of other elements than bf16 are taken apart: those of one position along k form a vector.
 // CHECK-LABEL: func.func private @split_program(
 // CHECK: vector.shuffle %{{.*}}, %{{.*}} [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30]
 // CHECK: vector.shuffle %{{.*}}, %{{.*}} [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31]
 // CHECK-LABEL: func.func @split(
 func.func @split(%x: memref<64x256xf32>, %w: memref<128x64x2xf32>, %y: memref<64x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k_pair], order = array<i64>, unroll = 1 : i64, dot = true}} {
-  %i = "tile.program_id"() {axis = 0 : i64} : () -> index
-  %j = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %pi = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c2 = arith.constant 2 : index
+  %i = arith.muli %pi, %c2 : index
+  %pj = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %c16 = arith.constant 16 : index
+  %j = arith.muli %pj, %c16 : index
   %k = arith.constant 0 : index
   %zeros = arith.constant dense<0.0> : vector<2x16x1xf32>
   %rows = "tile.load"(%x, %i, %j, %k) {map = affine_map<(m, n, k) -> (m, k)>} : (memref<64x256xf32>, index, index, index) -> vector<2x1x2xf32>

@@ -73,8 +73,12 @@ module @kernels {
 // CHECK-COUNT-4: llvm.store
 // CHECK-NOT: llvm.store
 func.func @fragments(%x: memref<64x64xf32>, %scale: memref<64xf32>, %y: memref<64x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#m, #n], order = array<i64>, unroll = 1 : i64, dot = false}} {
-  %i = "tile.program_id"() {axis = 0 : i64} : () -> index
-  %j = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %pi = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c2 = arith.constant 2 : index
+  %i = arith.muli %pi, %c2 : index
+  %pj = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %c32 = arith.constant 32 : index
+  %j = arith.muli %pj, %c32 : index
   %tile = "tile.load"(%x, %i, %j) {map = affine_map<(i, j) -> (i, j)>} : (memref<64x64xf32>, index, index) -> vector<2x32xf32>
   %column = "tile.load"(%scale, %i, %j) {map = affine_map<(i, j) -> (i)>} : (memref<64xf32>, index, index) -> vector<2x1xf32>
   %scales = vector.broadcast %column : vector<2x1xf32> to vector<2x32xf32>
@@ -99,7 +103,9 @@ module @kernels {
 // CHECK: vector.from_elements {{.*}} : vector<16xf32>
 // CHECK: llvm.store {{.*}} : vector<16xf32>
 func.func @strided(%x: memref<64x64xf32>, %y: memref<64xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#n], order = array<i64>, unroll = 1 : i64, dot = false}} {
-  %i = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %pi = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c16 = arith.constant 16 : index
+  %i = arith.muli %pi, %c16 : index
   %column = "tile.load"(%x, %i) {map = affine_map<(i) -> (i, 3)>} : (memref<64x64xf32>, index) -> vector<16xf32>
   "tile.store"(%column, %y, %i) {map = affine_map<(i) -> (i)>} : (vector<16xf32>, memref<64xf32>, index) -> ()
   return
@@ -128,8 +134,12 @@ module @kernels {
 // CHECK: llvm.store
 func.func @rows(%x: memref<64x128xf32>, %y: memref<64x128xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#m, #n], order = array<i64>, unroll = 1 : i64, dot = false}} {
   %seq = "tile.symbol"() {symbol = "seq"} : () -> index
-  %i = "tile.program_id"() {axis = 0 : i64} : () -> index
-  %j = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %pi = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c2 = arith.constant 2 : index
+  %i = arith.muli %pi, %c2 : index
+  %pj = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %c16 = arith.constant 16 : index
+  %j = arith.muli %pj, %c16 : index
   %tile = "tile.load"(%x, %i, %j, %seq) {map = affine_map<(i, j)[seq] -> (i, j)>, mask = affine_map<(i, j)[seq] -> (seq - 1 - i)>} : (memref<64x128xf32>, index, index, index) -> vector<2x16xf32>
   "tile.store"(%tile, %y, %i, %j, %seq) {map = affine_map<(i, j)[seq] -> (i, j)>, mask = affine_map<(i, j)[seq] -> (seq - 1 - i)>} : (vector<2x16xf32>, memref<64x128xf32>, index, index, index) -> ()
   return
@@ -142,8 +152,12 @@ func.func @rows(%x: memref<64x128xf32>, %y: memref<64x128xf32>) attributes {tile
 // CHECK: llvm.intr.masked.load %{{.*}}, %[[EXIST]], %{{.*}} {alignment = 4 : i32}
 // CHECK: llvm.intr.masked.store %{{.*}}, %{{.*}}, %{{.*}} {alignment = 4 : i32} : vector<16xf32>, vector<16xi1> into !llvm.ptr
 func.func @columns(%x: memref<64x100xf32>, %y: memref<64x100xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#m, #n], order = array<i64>, unroll = 1 : i64, dot = false}} {
-  %i = "tile.program_id"() {axis = 0 : i64} : () -> index
-  %j = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %pi = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c2 = arith.constant 2 : index
+  %i = arith.muli %pi, %c2 : index
+  %pj = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %c16 = arith.constant 16 : index
+  %j = arith.muli %pj, %c16 : index
   %tile = "tile.load"(%x, %i, %j) {map = affine_map<(i, j) -> (i, j)>, mask = affine_map<(i, j) -> (99 - j)>} : (memref<64x100xf32>, index, index) -> vector<1x16xf32>
   "tile.store"(%tile, %y, %i, %j) {map = affine_map<(i, j) -> (i, j)>, mask = affine_map<(i, j) -> (99 - j)>} : (vector<1x16xf32>, memref<64x100xf32>, index, index) -> ()
   return
@@ -212,8 +226,12 @@ module @kernels {
 // CHECK: scf.if %[[INSIDE]] {
 // CHECK: llvm.store
 func.func @indexed(%x: memref<100x64xf32>, %rows: memref<64xi32>, %y: memref<100x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#m, #n], order = array<i64>, unroll = 1 : i64, dot = false}} {
-  %i = "tile.program_id"() {axis = 0 : i64} : () -> index
-  %j = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %pi = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c2 = arith.constant 2 : index
+  %i = arith.muli %pi, %c2 : index
+  %pj = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %c16 = arith.constant 16 : index
+  %j = arith.muli %pj, %c16 : index
   %index = "tile.load"(%rows, %i, %j) {map = affine_map<(i, j) -> (i)>} : (memref<64xi32>, index, index) -> vector<2x1xi32>
   %read = "tile.gather"(%x, %index, %i, %j) {map = affine_map<(i, j, row) -> (row, j)>} : (memref<100x64xf32>, vector<2x1xi32>, index, index) -> vector<2x16xf32>
   "tile.scatter"(%read, %index, %y, %i, %j) {map = affine_map<(i, j, row) -> (row, j)>, extent = 100 : i64} : (vector<2x16xf32>, vector<2x1xi32>, memref<100x64xf32>, index, index) -> ()
@@ -231,13 +249,66 @@ func.func @indexed(%x: memref<100x64xf32>, %rows: memref<64xi32>, %y: memref<100
 // CHECK: %[[STORED:.*]] = arith.extui %[[BOTH]] : vector<16xi1> to vector<16xi8>
 // CHECK: llvm.store %[[STORED]]
 func.func @flags(%x: memref<64xi1>, %y: memref<64xi1>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#n], order = array<i64>, unroll = 1 : i64, dot = false}} {
-  %j = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %pj = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c16 = arith.constant 16 : index
+  %j = arith.muli %pj, %c16 : index
   %flags = "tile.load"(%x, %j) {map = affine_map<(j) -> (j)>} : (memref<64xi1>, index) -> vector<16xi1>
   %numbers = "tile.index"(%j) {map = affine_map<(j) -> (j)>} : (index) -> vector<16xi32>
   %ten = arith.constant dense<10> : vector<16xi32>
   %small = arith.cmpi slt, %numbers, %ten : vector<16xi32>
   %both = arith.andi %flags, %small : vector<16xi1>
   "tile.store"(%both, %y, %j) {map = affine_map<(j) -> (j)>} : (vector<16xi1>, memref<64xi1>, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 32, 1, 16, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (256)>, layout = array<i64: 2, 1, 2, 1>, walk = "loop"}
+
+module {
+module @kernels {
+
+// Origins are multiples of their tiles, so the floordiv and mod of a layout go: each register of an interleaved matrix is
+// one load.
+// CHECK-LABEL: func.func private @interleaved_program(
+// CHECK: %[[OFFSET:.*]] = affine.apply affine_map<(d0, d1) -> (d0 * 256 + d1 * 16)>
+// CHECK: llvm.load {{.*}} -> vector<32xbf16>
+// CHECK: llvm.getelementptr %{{.*}}[4096]
+// CHECK: llvm.load {{.*}} -> vector<32xbf16>
+// CHECK-NOT: llvm.load
+// CHECK-LABEL: func.func @interleaved(
+func.func @interleaved(%x: memref<4x128x16x2xbf16>, %y: memref<64x256xbf16>) attributes {tile.kernel, tile.arguments = ["weight", "write"], tile.schedule = {axes = [#n, #k], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %program = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c32 = arith.constant 32 : index
+  %i = arith.muli %program, %c32 : index
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c256 = arith.constant 256 : index
+  scf.for %k = %c0 to %c256 step %c2 {
+    %panel = "tile.load"(%x, %i, %k) {map = affine_map<(n, k) -> (n floordiv 16, k floordiv 2, n mod 16, k mod 2)>} : (memref<4x128x16x2xbf16>, index, index) -> vector<32x2xbf16>
+    "tile.store"(%panel, %y, %i, %k) {map = affine_map<(n, k) -> (n, k)>} : (vector<32x2xbf16>, memref<64x256xbf16>, index, index) -> ()
+  }
+  return
+}
+
+// Rows that differ inside a register are read one by one.
+// CHECK-LABEL: func.func private @gathered_program(
+// CHECK: %[[ROWS:.*]] = llvm.load {{.*}} -> vector<16xi32>
+// CHECK: vector.extract %[[ROWS]][0]
+// CHECK: llvm.load {{.*}} -> f32
+// CHECK: vector.extract %[[ROWS]][15]
+// CHECK: llvm.load {{.*}} -> f32
+func.func @gathered(%x: memref<100x8xf32>, %rows: memref<64xi32>, %y: memref<64xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#n], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %program = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c32 = arith.constant 32 : index
+  %i = arith.muli %program, %c32 : index
+  %index = "tile.load"(%rows, %i) {map = affine_map<(n) -> (n)>} : (memref<64xi32>, index) -> vector<32xi32>
+  %read = "tile.gather"(%x, %index, %i) {map = affine_map<(n, row) -> (row, 3)>} : (memref<100x8xf32>, vector<32xi32>, index) -> vector<32xf32>
+  "tile.store"(%read, %y, %i) {map = affine_map<(n) -> (n)>} : (vector<32xf32>, memref<64xf32>, index) -> ()
   return
 }
 
