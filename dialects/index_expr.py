@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
+from typing import Any
 
 from mlir import ir
 
@@ -191,7 +192,7 @@ def floordiv(expr: Linear | int, divisor: int, ranges: Ranges | None = None) -> 
     """`expr floordiv divisor`, with every multiple of the divisor taken out."""
     quotient, rest = _split(linear(expr), divisor)
     bounds = range_of(rest, ranges or {})
-    if divisor == 1 or bounds and bounds[0] // divisor == bounds[1] // divisor:
+    if divisor == 1 or (bounds and bounds[0] // divisor == bounds[1] // divisor):
         return quotient + (rest if divisor == 1 else Linear(bounds[0] // divisor))  # type: ignore[index]
     if len(rest.terms) == 1 and not rest.constant:  # (x floordiv a) floordiv b
         (atom, c), = rest.terms
@@ -217,7 +218,7 @@ def ceildiv(expr: Linear | int, divisor: int, ranges: Ranges | None = None) -> L
     return floordiv(linear(expr) + (divisor - 1), divisor, ranges)
 
 
-def substitute(expr: Linear, replacements: Mapping[Atom, Linear], ranges: Ranges | None = None) -> Linear:
+def substitute(expr: Linear, replacements: Mapping[Any, Linear], ranges: Ranges | None = None) -> Linear:
     """Replace dims and symbols, and simplify what that makes decidable; `ranges` speaks of the new atoms."""
     result = Linear(expr.constant)
     for atom, c in expr.terms:
@@ -299,6 +300,6 @@ def make_map(dims: int, symbols: int, results: Sequence[Linear | int]) -> ir.Aff
     return ir.AffineMap.get(dims, symbols, [to_affine(linear(result)) for result in results])
 
 
-@lru_cache(maxsize=None)
+@cache
 def identity(rank: int) -> tuple[Linear, ...]:
     return tuple(dim(i) for i in range(rank))

@@ -1,9 +1,10 @@
 """One function is what one thread does: scalars and short vectors, and ops that are each one instruction idiom.
 
 A kernel is a `func.func` inside a `gpu.module`, with `kernel.block` (threads), `kernel.grid` (blocks, as maps of the
-symbols) and, where blocks work together, `kernel.cluster` (how many neighbours along x). Its arguments are one-dimensional memrefs in global memory (address space 1) and, last, the table of symbol
-values; shared memory is declared by `kernel.shared` (address space 3). Offsets count elements. Layouts have been decided
-and are no longer visible: only instruction selection is left.
+symbols) and, where blocks work together, `kernel.cluster` (how many neighbours along x). Its arguments are one-dimensional
+memrefs in global memory (address space 1) and, last, the table of symbol values; shared memory is declared by
+`kernel.shared` (address space 3). Offsets count elements. Layouts have been decided and are no longer visible: only
+instruction selection is left.
 """
 
 from __future__ import annotations

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import ClassVar, Optional
+from typing import ClassVar, Optional, TypeAlias
 
 from mlir import ir
 
 from tilec.dialects.core import Attr, Dialect, Operand, Pure, Result, VerifyError
 from tilec.dialects.index_expr import Linear, map_results
 
-Tensor = ir.RankedTensorType
+Tensor: TypeAlias = ir.RankedTensorType
 
 FLOATS = ("f32", "f16", "bf16")
 INTEGERS = ("i64", "i32", "i1")
@@ -54,7 +54,7 @@ def symbol_ranges(module: ir.Operation) -> dict[str, tuple[int, int]]:
     if "primop.symbols" not in attributes:
         return {}
     named = ir.DictAttr(attributes["primop.symbols"])
-    return {n.name: tuple(ir.DenseI64ArrayAttr(n.attr)) for n in named}  # type: ignore[misc]
+    return {n.name: tuple(ir.DenseI64ArrayAttr(n.attr)) for n in named}
 
 
 def element_type(value: ir.Value) -> ir.Type:

@@ -8,9 +8,9 @@ product by one warp a row:
     n: extent 4096, grid, tile 4, threads 4, vector 1     -> warp w holds row w
     k: extent 2048, loop, tile 512, threads 32, vector 8  -> lane l holds elements 8l..8l+7 of each 256
 
-Threads are numbered with the last axis fastest, axes that are read in vectors before the others. The threads along one axis may be spread over the blocks of a `cluster`,
-which reduce together through each other's shared memory: so one program reads a long axis with many multiprocessors. `grid`
-axes are split over programs, first axis slowest unless `order`
+Threads are numbered with the last axis fastest, axes that are read in vectors before the others. The threads along one
+axis may be spread over the blocks of a `cluster`, which reduce together through each other's shared memory: so one program
+reads a long axis with many multiprocessors. `grid` axes are split over programs, first axis slowest unless `order`
 says otherwise; `loop` axes are walked inside a program.
 """
 

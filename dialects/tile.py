@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from mlir import ir
 
 from tilec.dialects.core import Attr, Dialect, Operand, Pure, Result, VerifyError
 
-Vector = ir.VectorType
+Vector: TypeAlias = ir.VectorType
 
 
 class ReduceKind(enum.Enum):
@@ -163,10 +164,10 @@ class Reduce(Tile.Operation, name="reduce", traits=[Pure]):
         value, axes = ir.VectorType(self.value.type), list(self.axes)
         if not axes or sorted(set(axes)) != axes or axes[-1] >= value.rank or axes[0] < 0:
             raise VerifyError(f"axes must be a non-empty ascending list below {value.rank}, but is {axes}")
-        kept = [n for n in ir.VectorType(self.result.type).shape]
+        kept = list(ir.VectorType(self.result.type).shape)
         expected = ir.VectorType.get([1 if i in axes else size for i, size in enumerate(value.shape)], value.element_type)
         divides = len(kept) == value.rank and all(
-            n == m or i in axes and m and n % m == 0 for i, (n, m) in enumerate(zip(value.shape, kept, strict=True)))
+            n == m or (i in axes and m and n % m == 0) for i, (n, m) in enumerate(zip(value.shape, kept, strict=True)))
         if ir.VectorType(self.result.type).element_type != value.element_type or not divides:
             raise VerifyError(f"result must be {expected}, but is {self.result.type}")
 

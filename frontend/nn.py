@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-
-import numpy as np
 
 from tilec.dialects.index_expr import Linear, dim, floordiv
 from tilec.frontend.tensor import LOG2_E, Graph, Tensor
@@ -39,14 +36,15 @@ def embedding(table: Tensor, tokens: Tensor) -> Tensor:
         return table.take(tokens).cast("f32")
 
 
-def rotary_table(graph: Graph, length: Linear, first: Linear, frequencies: Sequence[float] | np.ndarray) -> tuple[Tensor, Tensor]:
+def rotary_table(graph: Graph, length: Linear, first: Linear, head_dim: int) -> tuple[Tensor, Tensor]:
     """Cosine and sine, each f32 (length, head_dim / 2), for positions first, first + 1, ...
 
-    The cosine is 1 - 2 sin(x/2)^2, which keeps its accuracy at large angles.
+    The frequencies are a weight, `rotary.inverse_frequencies`, so that models that differ in them share kernels. The cosine
+    is 1 - 2 sin(x/2)^2, which keeps its accuracy at large angles.
     """
     with graph.scope("rotary_table"):
         positions = graph.iota(first + length, "f32")[first:].unsqueeze(1)
-        inverse = graph.input("rotary.inverse_frequencies", (len(frequencies),), "f32", kind="weight")
+        inverse = graph.input("rotary.inverse_frequencies", (head_dim // 2,), "f32", kind="weight")
         angle = positions * inverse
         half = (angle * 0.5).sin()
         return (half * half * -2.0 + 1.0).contiguous(), angle.sin().contiguous()
@@ -72,7 +70,7 @@ def attention(q: Tensor, keys: Tensor, values: Tensor, past: Linear) -> Tensor:
     The result is f32 (S, heads, D). Query head h reads kv head `h floordiv group`, a view: nothing is repeated.
     """
     graph = q.graph
-    length, heads, width = q.shape
+    _length, heads, width = q.shape
     group = heads.constant // keys.shape[0].constant
     with graph.scope("attention"):
         grouped = [x._viewed((heads, *x.shape[1:]), [floordiv(dim(0), group), dim(1), dim(2)]) for x in (keys, values)]

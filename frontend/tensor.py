@@ -24,7 +24,19 @@ from mlir.dialects import func
 
 from tilec.dialects import core, primop
 from tilec.dialects.index_expr import (
-    Dim, Linear, Ranges, Symbol, dim, floordiv, identity, linear, make_map, mod, range_of, substitute, symbol,
+    Dim,
+    Linear,
+    Ranges,
+    Symbol,
+    dim,
+    floordiv,
+    identity,
+    linear,
+    make_map,
+    mod,
+    range_of,
+    substitute,
+    symbol,
 )
 from tilec.errors import TilecError
 
@@ -462,7 +474,7 @@ class Tensor:
         with self.graph._location():
             op = primop.Custom(kind=kind, **self._operands(shape, self, *others),
                                result=self.graph._type(shape, dtype or self.dtype),
-                               **dict(zip(("first", "second", "third"), [self.value, *(o.value for o in others)])))
+                               **{n: t.value for n, t in zip(("first", "second", "third"), (self, *others), strict=False)})
         return self._made(op, shape)
 
     def where(self, yes: Tensor, no: Tensor) -> Tensor:
@@ -545,7 +557,7 @@ def _reshape_mapping(old: Sequence[Linear], new: list[Linear]) -> list[Linear]:
         i2, j2 = i, j
         left, right = linear(1), linear(1)
         while left != right or (i2 == i and j2 == j):
-            grow_left = left.is_constant and right.is_constant and left.constant < right.constant or j2 == len(new)
+            grow_left = (left.is_constant and right.is_constant and left.constant < right.constant) or j2 == len(new)
             try:
                 if grow_left and i2 < len(old):
                     left, i2 = left * old[i2], i2 + 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, FloorDiv, dim, linear, range_of
@@ -17,6 +18,7 @@ from tilec.pipelines.primop.structure import Access, Reduction, Structure, defin
 from tilec.pipelines.targets import CpuTarget, GpuTarget
 
 GPU_THREADS = 256
+MOST_THREADS = 1024  # of one block
 WARP = 32
 CLUSTER = 8  # blocks: the portable limit
 ONE_BLOCK = 1 << 15  # elements that one block may walk alone
@@ -37,7 +39,7 @@ class Roles:
 def choose_schedule(structure: Structure, target: CpuTarget | GpuTarget) -> Schedule:
     """The schedule of a kernel on a target."""
     contraction = next((r for stage in structure.stages for r in stage if r.contraction), None)
-    plan = _CpuPlan(structure, target) if isinstance(target, CpuTarget) else _GpuPlan(structure, target)
+    plan: Any = _CpuPlan(structure, target) if isinstance(target, CpuTarget) else _GpuPlan(structure, target)
     if structure.online:
         return plan.online()
     return plan.contraction(contraction) if contraction else plan.elementwise()
@@ -227,10 +229,11 @@ class _GpuPlan(_Plan):
             axis = max(range(len(s.extents)), key=lambda a: largest(s, a))
         vector = self._vector(axis, s.accesses)
         walked = axis not in s.grid or any(axis in r.axes for stage in s.stages for r in stage)
-        threads = 32
-        while threads < (1024 if walked and not s.grid else GPU_THREADS) and threads * vector < largest(s, axis):
+        alone = walked and all(s.extents[a] == linear(1) for a in s.grid)  # one program: all the threads a block can have
+        threads = WARP
+        while threads < (MOST_THREADS if alone else GPU_THREADS) and threads * vector < largest(s, axis):
             threads *= 2
-        if walked and self.target.hopper and largest(s, axis) >= ONE_BLOCK and all(s.extents[a] == linear(1) for a in s.grid):
+        if alone and self.target.hopper and largest(s, axis) >= ONE_BLOCK:
             # A single long row, such as the choice of a token: all blocks of a cluster read it.
             self.set(axis, 1, CLUSTER * threads, vector)
             self.cluster[axis] = CLUSTER

@@ -11,6 +11,7 @@ at coordinates (0..7, 0..1); a vector<8x1xf32> becomes eight scalars, each of th
 
 from __future__ import annotations
 
+import functools
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,19 @@ from mlir.dialects import affine, arith, scf, vector
 
 from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import (
-    Atom, Dim, FloorDiv, Linear, Mod, Symbol, dim, floordiv, linear, make_map, map_results, mod, substitute,
+    Atom,
+    Dim,
+    FloorDiv,
+    Linear,
+    Mod,
+    Symbol,
+    dim,
+    floordiv,
+    linear,
+    make_map,
+    map_results,
+    mod,
+    substitute,
 )
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.passes import PassFailure
@@ -353,9 +366,15 @@ class FragmentLowering(ABC):
             thread = self.thread(i) if axis.threads > 1 and shape[i] > 1 else None
             if thread is not None:
                 origin = origins[i]
-                origins[i] = self.remember(("origin", i, origin), lambda o=origin, t=thread, v=axis.vector: arith.addi(
-                    o, self._scaled(t, v)))
+                origins[i] = self.remember(("origin", i, origin), functools.partial(
+                    self._moved, origin, thread, axis.vector))
         return origins, values[rank:]
+
+    def _moved(self, origin: ir.Value, thread: ir.Value, vector_size: int) -> ir.Value:
+        return arith.addi(origin, self._scaled(thread, vector_size))
+
+    def _not_negative(self, value: ir.Value) -> ir.Value:
+        return arith.cmpi(arith.CmpIPredicate.sge, value, self.constant(0, ir.IndexType.get()))
 
     def _scaled(self, value: ir.Value, factor: int) -> ir.Value:
         return arith.muli(value, self.constant(factor, ir.IndexType.get())) if factor != 1 else value
@@ -394,8 +413,7 @@ class FragmentLowering(ABC):
                 continue
             if all(e == elements[0] for e in elements):
                 value = self.apply(elements[0], origins, symbols)
-                flag = self.remember(("flag", value), lambda v=value: arith.cmpi(
-                    arith.CmpIPredicate.sge, v, self.constant(0, ir.IndexType.get())))
+                flag = self.remember(("flag", value), functools.partial(self._not_negative, value))
                 uniform = flag if uniform is None else arith.andi(uniform, flag)
             else:
                 values = self._vector_of(elements, origins, symbols)
@@ -456,7 +474,8 @@ class FragmentLowering(ABC):
     @staticmethod
     def _is_run(elements: list[Linear], places: list[list[ir.Value]]) -> bool:
         """Whether the elements of a fragment are neighbours in memory, in order."""
-        return all(e - elements[0] == linear(i) and p is places[0] for i, (e, p) in enumerate(zip(elements, places, strict=True)))
+        return all(e - elements[0] == linear(i) and p is places[0]
+                   for i, (e, p) in enumerate(zip(elements, places, strict=True)))
 
     def _lower_load(self, op: tile.Load | tile.Gather) -> Fragments:
         shape, element = list(op.result.type.shape), op.result.type.element_type

@@ -45,7 +45,8 @@ def emit_ptx(kernels: ir.OpView, target: GpuTarget, workers: int = 2) -> dict[st
 
 def _split(kernels: ir.OpView) -> dict[str, str]:
     """One module text per kernel, with the shared memory and the functions that it names."""
-    functions, others = {}, {}
+    functions: dict[str, str] = {}
+    others: dict[str, str] = {}
     for op in kernels.regions[0].blocks[0].operations:
         name = ir.StringAttr(op.attributes["sym_name"]).value
         group = functions if "nvvm.kernel" in op.attributes else others  # others: shared memory and library functions

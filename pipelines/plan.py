@@ -13,7 +13,7 @@ from mlir import ir
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Atom, Dim, FloorDiv, Linear, Mod, Symbol, map_results
 from tilec.pipelines.primop.outline import body_of, extents_of, functions
-from tilec.pipelines.primop.structure import capacity, defining_op
+from tilec.pipelines.primop.structure import capacity
 from tilec.runtime.artifact import Buffer, Entry, State, Weight
 
 ALIGNMENT = 256  # bytes: a cache line, a GPU transaction and any vector

@@ -16,7 +16,18 @@ from mlir.dialects import arith, func, math, scf, vector
 
 from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import (
-    Atom, Dim, FloorDiv, Linear, Mod, Symbol, dim, floordiv, linear, make_map, range_of, substitute,
+    Atom,
+    Dim,
+    FloorDiv,
+    Linear,
+    Mod,
+    Symbol,
+    dim,
+    floordiv,
+    linear,
+    make_map,
+    range_of,
+    substitute,
 )
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.cost_model import choose_schedule
@@ -25,7 +36,14 @@ from tilec.pipelines.primop.fuse import REDUCTIONS, is_contraction
 from tilec.pipelines.primop.online_reductions import Chain, match_power
 from tilec.pipelines.primop.outline import extents_of, functions, kind_of
 from tilec.pipelines.primop.structure import (
-    Index, Reduction, Structure, analyse, capacity, defining_op, operand_bound, operand_index,
+    Index,
+    Reduction,
+    Structure,
+    analyse,
+    capacity,
+    defining_op,
+    operand_bound,
+    operand_index,
 )
 from tilec.pipelines.targets import find_target
 
@@ -239,7 +257,8 @@ class _Emitter:
         for reduction, total in zip(stage, self._combine_online(stage, chain, partial, [1] * self.rank), strict=True):
             self.reduced[reduction.op] = self._converted(total, primop.element_type(reduction.op.result))
 
-    def _combine_online(self, stage: list[Reduction], chain: Chain, partial: list[ir.Value], sizes: list[int]) -> list[ir.Value]:
+    def _combine_online(self, stage: list[Reduction], chain: Chain, partial: list[ir.Value],
+                        sizes: list[int]) -> list[ir.Value]:
         """Accumulators that are each relative to a maximum of its own, combined along the reduced axes to `sizes`."""
         largest = self._reduced_tile(stage[0], partial[0], sizes)
         mend = self._mend(chain, stage[0], partial[0], largest)
@@ -253,9 +272,9 @@ class _Emitter:
         for reduction in stage[1:]:  # what does not wait for the maximum is read now
             if reduction.contraction:
                 product, index = defining_op(reduction.op.operand), operand_index(reduction.op, 0, reduction.point, self.ranges)
-                for k, operand in enumerate(product.operands):  # type: ignore[union-attr]
+                for k, operand in enumerate(product.operands):
                     if not self._depends_on(operand, maximum.op):
-                        self._operand(product, k, index)  # type: ignore[arg-type]
+                        self._operand(product, k, index)
         larger = self._accumulated(maximum, values[0])
         mend = self._mend(chain, maximum, values[0], larger)
         self.reduced[maximum.op] = larger
@@ -273,7 +292,7 @@ class _Emitter:
     def _chain(self, stage: list[Reduction]) -> Chain:
         for reduction in stage[1:]:
             operand = defining_op(reduction.op.operand)
-            for op in (operand, *(defining_op(v) for v in operand.operands)):  # type: ignore[union-attr]
+            for op in (operand, *(defining_op(v) for v in operand.operands)):
                 chain = match_power(op)
                 if chain is not None:
                     return chain
@@ -289,7 +308,7 @@ class _Emitter:
             clamped.append(self._evaluate(chain.clamped, index))
         self.memo, self.reduced[maximum.op] = memo, known
         difference = arith.subf(*self._aligned(*clamped))
-        scale = self._splat(ir.FloatAttr(defining_op(chain.scale).attributes["value"]).value,  # type: ignore[union-attr]
+        scale = self._splat(ir.FloatAttr(defining_op(chain.scale).attributes["value"]).value,
                             difference.type.element_type, difference.type.shape)
         return math.exp2(arith.mulf(difference, scale))
 
@@ -393,11 +412,8 @@ class _Emitter:
             if isinstance(s.root, primop.Scatter):
                 self._scatter(s.root)
                 return
-            if isinstance(s.root, REDUCTIONS):
-                value = self.reduced[s.root]
-            else:
-                value = self._compute(s.root, s.point)
-            shape = [n for n in value.type.shape]
+            value = self.reduced[s.root] if isinstance(s.root, REDUCTIONS) else self._compute(s.root, s.point)
+            shape = list(value.type.shape)
             wanted = [self.tiles[a] if Dim(a) in self._point_atoms() else n for a, n in enumerate(shape)]
             value = self._broadcast(value, wanted)
             index = s.point[:len(extents_of(s.root.result))]

@@ -36,7 +36,8 @@ class CpuTarget:
 @dataclass(frozen=True)
 class GpuTarget:
     """An NVIDIA architecture: chip and PTX version, shared memory per block in bytes, its number of
-    multiprocessors, and whether it has what came with Hopper: kernels that start before their predecessor ends, clusters of blocks."""
+    multiprocessors, and whether it has what came with Hopper: kernels that start before their predecessor ends, clusters.
+    """
 
     name: str
     ptx: str
@@ -90,7 +91,7 @@ def find_target(name: str) -> CpuTarget | GpuTarget:
     """The target called `name`: 'cpu' (this machine), a CPU level or an NVIDIA architecture. Raises TargetError."""
     if name == "cpu":
         return host_cpu()
-    known = {**CPU_TARGETS, **GPU_TARGETS}
+    known: dict[str, CpuTarget | GpuTarget] = {**CPU_TARGETS, **GPU_TARGETS}
     if name not in known:
         raise TargetError(f"unknown target '{name}'; choose cpu (this machine) or one of {', '.join(known)}")
     return known[name]

@@ -17,12 +17,11 @@ from mlir.dialects import affine, arith, func, llvm, scf, vector
 from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import Linear, make_map
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.fragments import Coordinates, Fragments, FragmentLowering
+from tilec.pipelines.fragments import Coordinates, FragmentLowering, Fragments
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
 from tilec.pipelines.targets import CpuTarget, find_target
 from tilec.runtime.artifact import ITEM_BYTES
-
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,8 @@ def _entry(entry: ir.OpView, program: str, schedule: Schedule, buffers: int, sym
         high = arith.divui(arith.muli(total, arith.addi(me, one)), all_)
         loop = scf.ForOp(low, high, one)
         with ir.InsertionPoint(loop.body):
-            rest, ids = loop.induction_variable, []
+            ids: list[ir.Value] = []
+            rest = loop.induction_variable
             for i in range(len(counts) - 1, -1, -1):
                 ids.insert(0, arith.remui(rest, counts[i]) if i else rest)
                 rest = arith.divui(rest, counts[i]) if i else rest

@@ -19,7 +19,7 @@ from mlir.dialects import arith, func, gpu, scf, vector
 from tilec.dialects import kernel, primop, tile
 from tilec.dialects.index_expr import Linear, linear, make_map
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.fragments import Coordinates, Fragments, FragmentLowering, combiner
+from tilec.pipelines.fragments import Coordinates, FragmentLowering, Fragments, combiner
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
 
@@ -98,7 +98,7 @@ class _Grid:
 
     def _small(self, axis: int) -> bool:
         programs = self.schedule.axes[axis].programs
-        return programs.is_constant and programs.constant <= MAX_BLOCKS_YZ or not programs.is_constant
+        return (programs.is_constant and programs.constant <= MAX_BLOCKS_YZ) or not programs.is_constant
 
     def attribute(self) -> ir.Attribute:
         """Three maps from the symbols, each a list of factors: the launch has their products as its dimensions."""
@@ -236,7 +236,8 @@ class _GpuLowering(FragmentLowering):
             count, stride, inside = self._local(axis), self.strides[axis], self._in_warp(axis)
             if inside & (inside - 1) or stride & (stride - 1) or count % inside:
                 raise PassFailure(f"axis {self.schedule.axes[axis].name} is reduced over {count} threads at a stride of "
-                                  f"{stride}, which is no power of two inside a warp and whole warps beyond", ir.Location.current)
+                                  f"{stride}, which is no power of two inside a warp and whole warps beyond",
+                                  ir.Location.current)
             near += [stride << i for i in range(inside.bit_length() - 1)]
         if near:
             scalars = [kernel.WarpReduce(kind=kind, lanes=near, value=v, result=v.type).result for v in scalars]

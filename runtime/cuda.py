@@ -8,6 +8,7 @@ holds, nothing is uploaded.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -214,7 +215,8 @@ class CudaProgram:
 
     def _launch_all(self, prepared: _Prepared, symbols: dict[str, int], skip: frozenset[str] = frozenset()) -> None:
         first = True
-        for (name, _), function, parameters in zip(prepared.entry.launches, prepared.functions, prepared.parameters, strict=True):
+        launches = zip(prepared.entry.launches, prepared.functions, prepared.parameters, strict=True)
+        for (name, _), function, parameters in launches:
             kernel = self.manifest.kernels[name]
             grid = [evaluate(e, symbols) for e in kernel.grid]
             if 0 in grid or name in skip:
@@ -259,7 +261,7 @@ class CudaProgram:
             _check(self._d.cuGraphLaunch(graph, self._stream))
         _check(self._d.cuEventRecord(events[-1], self._stream))
         _check(self._d.cuStreamSynchronize(self._stream))
-        times = [_check(self._d.cuEventElapsedTime(a, b)) for a, b in zip(events, events[1:], strict=False)]
+        times = [_check(self._d.cuEventElapsedTime(a, b)) for a, b in itertools.pairwise(events)]
         for event in events:
             self._d.cuEventDestroy(event)
         self._d.cuGraphExecDestroy(graph)

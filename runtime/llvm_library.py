@@ -72,7 +72,8 @@ class ObjectCode:
         dylib = self._llvm.LLVMOrcLLJITGetMainJITDylib(self._jit)
         generator = c_void_p()
         prefix = self._llvm.LLVMOrcLLJITGetGlobalPrefix(self._jit)
-        self._check(self._llvm.LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess(ctypes.byref(generator), prefix, None, None))
+        search = self._llvm.LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess
+        self._check(search(ctypes.byref(generator), prefix, None, None))
         self._llvm.LLVMOrcJITDylibAddGenerator(dylib, generator)
         for i, code in enumerate(files):
             buffer = self._llvm.LLVMCreateMemoryBufferWithMemoryRangeCopy(code, len(code), f"kernels{i}".encode())

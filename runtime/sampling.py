@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,7 +45,7 @@ class Sampler:
 
     def __init__(self, params: SamplingParams) -> None:
         self.params = params
-        self.seed = params.seed if params.seed is not None else int(np.random.SeedSequence().entropy) & (1 << 63) - 1
+        self.seed = params.seed if params.seed is not None else secrets.randbits(63)
         self._drawn = 0
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from tilec.runtime.artifact import ArtifactError, Manifest, Weight
 from tilec.runtime.memory import aligned
 
-NUMPY = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(np.uint16),
+NUMPY: dict[str, np.dtype] = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(np.uint16),
          "i64": np.dtype(np.int64), "i32": np.dtype(np.int32), "i1": np.dtype(np.bool_)}
 
 _ROWS = re.compile(r"\(\(d0\) // (\d+)\)")
@@ -51,7 +51,8 @@ def _interleaving(weight: Weight) -> tuple[int, int]:
     expected = [f"((d0) // {lanes})", f"((d1) // {pair})" if pair > 1 else "d1", f"((d0) % {lanes})"]
     expected += [f"((d1) % {pair})"] if pair > 1 else []
     if not rows or layout != expected:
-        raise ArtifactError(f"the artifact asks for the weight layout {layout}, which this version cannot make; compile it again")
+        raise ArtifactError(f"the artifact asks for the weight layout {layout}, which this version cannot make; "
+                            "compile it again")
     return lanes, pair
 
 

@@ -36,8 +36,10 @@ def write_llama(folder: Path, seed: int = 0, dtype: str = "f32", **changes: obje
     for i in range(config["num_hidden_layers"]):
         p = f"model.layers.{i}."
         tensors |= {
-            p + "self_attn.q_proj.weight": normal(heads * width, hidden), p + "self_attn.k_proj.weight": normal(kv * width, hidden),
-            p + "self_attn.v_proj.weight": normal(kv * width, hidden), p + "self_attn.o_proj.weight": normal(hidden, heads * width),
+            p + "self_attn.q_proj.weight": normal(heads * width, hidden),
+            p + "self_attn.k_proj.weight": normal(kv * width, hidden),
+            p + "self_attn.v_proj.weight": normal(kv * width, hidden),
+            p + "self_attn.o_proj.weight": normal(hidden, heads * width),
             p + "mlp.gate_proj.weight": normal(inner, hidden), p + "mlp.up_proj.weight": normal(inner, hidden),
             p + "mlp.down_proj.weight": normal(hidden, inner),
             p + "input_layernorm.weight": 1 + 0.1 * rng.standard_normal(hidden, dtype=np.float32),

@@ -414,7 +414,7 @@ class _Author:
         t = x.tensor if x.tensor.rank > 1 else x.tensor.unsqueeze(0)
         k, n = t.shape[-1], self.extent()
         self.need(self.count([*t.shape, n]) <= self.products and self.count([*t.shape[:-1], n]) <= self.elements)
-        batch = [e for e in t.shape[:-2]] if self.chance(3) else []
+        batch = list(t.shape[:-2]) if self.chance(3) else []
         if self.draw(st.booleans()):
             y = self.fresh([*batch, n, k], x.dtype)
             right = y.tensor.transpose(-1, -2)
@@ -441,7 +441,7 @@ class _Author:
 
     def scattered_into_state(self, x: Known) -> Known:
         """New rows of a state, at positions from p on or at computed ones, in place."""
-        n, p = (self.graph.symbol(s) for s in "np")
+        n, _p = (self.graph.symbol(s) for s in "np")
         rows, width = 80, self.choose(SIZES)
         values = self.data([linear(rows), linear(width)], x.dtype)
         state = self.fresh([linear(rows), linear(width)], x.dtype, "state", values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilec.dialects.index_expr import Linear, linear
 from tilec.frontend import nn
-from tilec.frontend.config import ModelConfig, inverse_frequencies
+from tilec.frontend.config import ModelConfig
 from tilec.frontend.tensor import Graph, Tensor
 
 
@@ -15,7 +15,8 @@ def record(graph: Graph, config: ModelConfig, dtype: str, context: int, length: 
     `length` new tokens follow `past` tokens whose keys and values are in the cache; the cache holds `context` tokens.
     Inputs: `tokens` i32 (length). States: `cache.N.keys` and `cache.N.values`, (kv_heads, context, head_dim).
     Outputs, by `outputs`: "last" gives `logits` f32 (vocabulary) of the last token and `token`, i32 (1), its argmax
-    (fed back as the next step's input where length is 1, with the position); "all" gives `logits` f32 (length, vocabulary). Weights have `dtype`, norms and the residual stream are f32.
+    (fed back as the next step's input where length is 1, with the position); "all" gives `logits` f32 (length, vocabulary).
+    Weights have `dtype`, norms and the residual stream are f32.
     """
     length = linear(length)
     total = past + length
@@ -29,7 +30,7 @@ def record(graph: Graph, config: ModelConfig, dtype: str, context: int, length: 
     tokens = graph.input("tokens", (length,), "i32")
     table = weight("model.embed_tokens.weight", config.vocab_size, hidden)
     x = nn.embedding(table, tokens)
-    cos, sin = nn.rotary_table(graph, length, past, inverse_frequencies(config))
+    cos, sin = nn.rotary_table(graph, length, past, config.head_dim)
 
     for index in range(config.layers):
         graph.graph_break("layer")

@@ -7,6 +7,7 @@ the rotation of queries beside the cache writes of keys and values, fill each ot
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from mlir import ir
 from mlir.dialects import affine, arith, func, gpu, scf
@@ -43,10 +44,10 @@ class _Merger:
         self.symbols = list(primop.symbol_ranges(root.operation))
         self.merged: dict[tuple[str, ...], str] = {}
 
-    def kernel(self, call: ir.OpView) -> ir.OpView | None:
+    def kernel(self, call: ir.OpView) -> Any:
         name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
         table = ir.SymbolTable(self.module.operation)
-        return table[name] if name in table else None
+        return table.get(name, None)
 
     def merge_chunk(self, chunk: ir.OpView, most: int) -> None:
         calls = [o for o in body_of(chunk).operations if isinstance(o, func.CallOp) and self.kernel(o) is not None]
@@ -55,7 +56,7 @@ class _Merger:
             if i in taken:
                 continue
             group = [i]
-            after = {r for r in first.results}  # results that are not yet there where the merged call stands
+            after = set(first.results)  # results that are not yet there where the merged call stands
             for j in range(i + 1, len(calls)):
                 if j in taken:
                     continue
@@ -69,13 +70,13 @@ class _Merger:
 
     def _compatible(self, group: list[ir.OpView], other: ir.OpView) -> bool:
         kernels = [self.kernel(c) for c in [*group, other]]
-        if len({ir.IntegerAttr(k.attributes[BLOCK]).value for k in kernels}) > 1:  # type: ignore[union-attr]
+        if len({ir.IntegerAttr(k.attributes[BLOCK]).value for k in kernels}) > 1:
             return False
-        if any(_blocks(k) is None or "kernel.cluster" in k.attributes for k in kernels):  # type: ignore[arg-type,union-attr]
+        if any(_blocks(k) is None or "kernel.cluster" in k.attributes for k in kernels):
             return False
         # What one writes in place no other may read.
         for call, k in zip([*group, other], kernels, strict=True):
-            written = _in_place(call, k)  # type: ignore[arg-type]
+            written = _in_place(call, k)
             if written is not None and any(written in c.operands for c in [*group, other] if c != call):
                 return False
         return True
@@ -100,7 +101,7 @@ class _Merger:
         name = fresh_name(self.root, "_and_".join([names[0], *(_short(n, names[0]) for n in names[1:])]))
         declared = [ir.SymbolTable(self.root.operation)[n] for n in names]
         with calls[0].operation.location:
-            self._declare(name, calls, kernels, declared)  # type: ignore[arg-type]
+            self._declare(name, calls, kernels, declared)
             with ir.InsertionPoint(self.module.regions[0].blocks[0]):
                 types = [t.type for k in kernels for t in list(body_of(k).arguments)[:-1]]
                 table = list(body_of(kernels[0]).arguments)[-1].type
@@ -114,7 +115,7 @@ class _Merger:
                 ir.AffineMapAttr.get(m) for m in (make_map(0, len(self.symbols), [total]), none, none)])
             block = function.add_entry_block()
             with ir.InsertionPoint(block):
-                self._body(list(block.arguments), kernels, counts)  # type: ignore[arg-type]
+                self._body(list(block.arguments), kernels, counts)
                 func.ReturnOp([])
         return name
 
@@ -138,7 +139,8 @@ class _Merger:
             function = func.FuncOp(name, ([v.type for c in calls for v in c.operands],
                                           [r.type for c in calls for r in c.results]), visibility="private")
         for attribute in ("arg_attrs", "res_attrs"):
-            function.attributes[attribute] = ir.ArrayAttr.get([a for d in declared for a in ir.ArrayAttr(d.attributes[attribute])])
+            described = [a for d in declared for a in ir.ArrayAttr(d.attributes[attribute])]
+            function.attributes[attribute] = ir.ArrayAttr.get(described)
         function.attributes[BINDING] = ir.DenseI64ArrayAttr.get(binding)
         function.attributes[RESULTS] = ir.DenseI64ArrayAttr.get(results)
 
@@ -261,7 +263,7 @@ def _factors(k: ir.OpView) -> list[Linear]:
     return [f for factors in _grid(k) for f in factors]
 
 
-def _blocks(k: ir.OpView) -> Linear | None:
+def _blocks(k: ir.OpView) -> Any:
     """The number of blocks, where it is no product of two unknowns."""
     total = linear(1)
     for factor in _factors(k):

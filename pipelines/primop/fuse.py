@@ -134,7 +134,7 @@ def _facts(ops: list[ir.OpView], number: dict[ir.Value, int]) -> list[_Facts]:
     for op in reversed(ops):
         inside = {number[use.owner.results[0]] for use in op.results[0].uses if use.owner.name != "func.return"}
         users.insert(0, [ops[u] for u in sorted(inside)])
-        feeds.insert(0, any(isinstance(ops[u], REDUCTIONS) or feeds[u - len(ops)] and not _grows(ops[u], op) for u in inside))
+        feeds.insert(0, any(isinstance(ops[u], REDUCTIONS) or (feeds[u - len(ops)] and not _grows(ops[u], op)) for u in inside))
     facts: list[_Facts] = []
     for i, op in enumerate(ops):
         known = [(number[v], k) for k, v in enumerate(op.operands) if v in number and not facts[number[v]].cut]
@@ -226,7 +226,7 @@ def _broadcast_back(ops: list[ir.OpView], facts: list[_Facts], reduction: int, r
             point = list(index)
         for k, operand in enumerate(op.operands):
             p = number.get(operand)
-            if p is None or root not in facts[p].groups and p != reduction or isinstance(ops[p], FREE):
+            if p is None or (root not in facts[p].groups and p != reduction) or isinstance(ops[p], FREE):
                 continue
             if isinstance(op, primop.Gather | primop.Scatter) and k == 0:
                 continue

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from mlir import ir
 
 from tilec.dialects import primop
-from tilec.dialects.index_expr import Dim, Linear, dim, make_map, map_results, substitute
+from tilec.dialects.index_expr import Dim, Linear, dim, make_map, substitute
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import ONLINE, is_contraction
 from tilec.pipelines.primop.outline import body_of, extents_of, functions
@@ -101,7 +101,8 @@ def _rewrite(total: primop.Sum, product: primop.Mul, inner: primop.Mul, k: int, 
     rank = len(primop.space_of(product))
     result_dims = {Dim(d): dim(i) for i, d in enumerate(d for d in range(rank) if d not in list(total.dims))}
     extents = extents_of(total.result)
-    chunk = {n: total.operation.attributes[n] for n in ("primop.chunk", "primop.chunk_index") if n in total.operation.attributes}
+    attributes = total.operation.attributes
+    chunk = {n: attributes[n] for n in ("primop.chunk", "primop.chunk_index") if n in attributes}
     with total.operation.location, ir.InsertionPoint(total):
         operands, maps = list(product.operands), list(product.maps)
         operands[k], maps[k] = inner.operands[1 - j], make_map(rank, symbols, kept)

@@ -131,7 +131,7 @@ def _repack(values: list[ir.Value], layout: list[Linear], lanes: int, pair: int,
             op.attributes["pack"] = ir.AffineMapAttr.get(make_map(2, 0, layout))
         else:
             function = value.owner.owner
-            described = [dict((n.name, n.attr) for n in ir.DictAttr(a)) for a in ir.ArrayAttr(function.attributes["arg_attrs"])]
+            described = [{n.name: n.attr for n in ir.DictAttr(a)} for a in ir.ArrayAttr(function.attributes["arg_attrs"])]
             described[value.arg_number][SHAPE] = shape
             function.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(d) for d in described])
 

@@ -73,7 +73,7 @@ def _copy_uncomputed_outputs(module: ir.OpView, block: ir.Block, first: ir.OpVie
         if not isinstance(op, primop.Output):
             continue
         source = op.value.owner.opview
-        if isinstance(source, FREE) or isinstance(source, primop.Input) and op.alias != source.label:
+        if isinstance(source, FREE) or (isinstance(source, primop.Input) and op.alias != source.label):
             extents = extents_of(op.value)
             with op.operation.location, ir.InsertionPoint(first):
                 value = source.operation.clone().results[0] if isinstance(source, FREE) else op.value

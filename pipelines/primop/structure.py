@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 from mlir import ir
 
@@ -107,7 +108,7 @@ def operand_bound(op: ir.OpView, operand: int, point: Index, ranges: Ranges | No
     return tuple(substitute(e, replaced, ranges) for e in map_results(op.bounds[operand]))
 
 
-def defining_op(value: ir.Value) -> ir.OpView | None:
+def defining_op(value: ir.Value) -> Any:
     """The op that computes a value inside a kernel, None for the kernel's arguments."""
     if isinstance(value.owner, ir.Block):
         return None

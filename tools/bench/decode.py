@@ -93,7 +93,7 @@ def measure(name: str, target: str, dtype: str, context: int, repeats: int, kern
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser("tilec bench decode", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser("tilec bench decode", description=__doc__.splitlines()[0])
     parser.add_argument("--model", action="append", choices=[*MODELS], help="default: all")
     parser.add_argument("--target", default="auto")
     parser.add_argument("--dtype", default="bf16", choices=["bf16", "f16", "f32"])
