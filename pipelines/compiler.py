@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from mlir import ir
@@ -12,7 +12,7 @@ from tilec.dialects.index_expr import map_results
 from tilec.pipelines.cpu.codegen import emit_objects
 from tilec.pipelines.nvvm_to_ptx import emit_ptx
 from tilec.pipelines.passes import run_pipeline
-from tilec.pipelines.pipeline import NVVM, cpu_pipeline, kernel_pipeline, tile_pipeline
+from tilec.pipelines.pipeline import NVVM, cpu_pipeline, kernel_pipeline, tile_pipeline, without
 from tilec.pipelines.plan import expression, plan_module
 from tilec.pipelines.targets import CpuTarget, GpuTarget
 from tilec.runtime.artifact import Artifact, Kernel, Manifest
@@ -21,18 +21,21 @@ Observer = Callable[[str, str, str], None]
 
 
 def compile_module(module: ir.Module, target: CpuTarget | GpuTarget, model: dict[str, Any],
-                   observer: Observer | None = None) -> Artifact:
-    """Compiles a recorded module in its own context. `model` is stored in the manifest for whoever runs the artifact."""
+                   observer: Observer | None = None, leave_out: Collection[str] = ()) -> Artifact:
+    """Compiles a recorded module in its own context, without the optional passes named in `leave_out`.
+
+    `model` is stored in the manifest for whoever runs the artifact. The observer sees (pass, IR before, IR after).
+    """
     with module.context, ir.Location.unknown():
         symbols = primop.symbol_ranges(module.operation)
-        run_pipeline(module, tile_pipeline(target.name), observer=observer)
+        run_pipeline(module, without(tile_pipeline(target.name), leave_out), observer=observer)
         if isinstance(target, CpuTarget):
             plan = plan_module(module.operation)
             run_pipeline(module, cpu_pipeline(target), observer=observer)
             files = {f"kernels{i}.o": code for i, code in enumerate(emit_objects(_kernels(module), target))}
             kernels = {name: Kernel(file="") for e in plan.entries.values() for name, _ in e.launches}
         else:
-            run_pipeline(module, kernel_pipeline(target), observer=observer)
+            run_pipeline(module, without(kernel_pipeline(target), leave_out), observer=observer)
             plan = plan_module(module.operation)
             run_pipeline(module, NVVM, observer=observer)
             lowered = _kernels(module)

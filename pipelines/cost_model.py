@@ -227,6 +227,8 @@ class _GpuPlan(_Plan):
         axis = self.streamed_axis()
         if axis is None:
             axis = max(range(len(s.extents)), key=lambda a: largest(s, a))
+        if largest(s, axis) == 1:
+            return self.schedule()
         vector = self._vector(axis, s.accesses)
         walked = axis not in s.grid or any(axis in r.axes for stage in s.stages for r in stage)
         alone = walked and all(s.extents[a] == linear(1) for a in s.grid)  # one program: all the threads a block can have

@@ -40,7 +40,18 @@ def emit_ptx(kernels: ir.OpView, target: GpuTarget, workers: int = 2) -> dict[st
             jobs = {name: pool.submit(_compile, text, target) for name, text in texts.items()}
             return {name: job.result() for name, job in jobs.items()}
     except BrokenProcessPool:
-        raise TargetError(f"LLVM could not generate code for {target.name}; run with -v to see which kernel it was") from None
+        culprit = next((n for n, text in texts.items() if not _survives(text, target)), "an unknown kernel")
+        raise TargetError(f"LLVM cannot generate code for {target.name}: it ended while compiling {culprit}") from None
+
+
+def _survives(text: str, target: GpuTarget) -> bool:
+    """Whether a kernel compiles in a process of its own."""
+    try:
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            pool.submit(_compile, text, target).result()
+    except BrokenProcessPool:
+        return False
+    return True
 
 
 def _split(kernels: ir.OpView) -> dict[str, str]:

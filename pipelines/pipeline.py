@@ -6,6 +6,8 @@ kernels and NVVM, from which `nvvm_to_ptx.py` makes PTX.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tilec.pipelines.cpu.expand_math import ExpandMath
 from tilec.pipelines.cse import Cse
 from tilec.pipelines.dce import Dce
@@ -13,7 +15,7 @@ from tilec.pipelines.kernel.dependent_launch import DependentLaunch
 from tilec.pipelines.kernel.libdevice import Libdevice
 from tilec.pipelines.kernel.merge_launches import MergeLaunches
 from tilec.pipelines.kernel_to_nvvm import KernelToNvvm
-from tilec.pipelines.passes import Entry, Upstream
+from tilec.pipelines.passes import Entry, Pass, PipelineError, Upstream
 from tilec.pipelines.primop.decompose_softmax import DecomposeSoftmax
 from tilec.pipelines.primop.fuse import Fuse
 from tilec.pipelines.primop.group import Group
@@ -39,6 +41,20 @@ PRIMOP: tuple[Entry, ...] = (
     Fuse(),
     Group(),  # kernels of different chunks that came out equal
 )
+
+
+# What makes programs faster and not possible: each may be left out, to see what it buys.
+OPTIONAL = (
+    Cse.name, Dce.name, Group.name, OnlineReductions.name, PackWeights.name, MergeLaunches.name, DependentLaunch.name,
+)
+
+
+def without(passes: tuple[Entry, ...], names: Collection[str]) -> tuple[Entry, ...]:
+    """A pipeline with the named optional passes left out. PipelineError for a name that is none of them."""
+    for name in names:
+        if name not in OPTIONAL:
+            raise PipelineError(f"'{name}' cannot be left out; these can: {', '.join(OPTIONAL)}")
+    return tuple(p for p in passes if not (isinstance(p, Pass) and p.name in names))
 
 
 def primop_pipeline(target: CpuTarget | GpuTarget) -> tuple[Entry, ...]:

@@ -133,6 +133,7 @@ class _Emitter:
         for a in self.structure.grid:
             extent, size = self.structure.extents[a], self.tiles[a]
             if extent == linear(1):
+                ragged += [a] if size > 1 else []
                 continue
             program = tile.ProgramId(axis=a, result=ir.IndexType.get()).result
             self.origin[a] = program if size == 1 else arith.muli(program, self._index(size))

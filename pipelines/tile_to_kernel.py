@@ -19,6 +19,7 @@ from mlir.dialects import arith, func, gpu, scf, vector
 from tilec.dialects import kernel, primop, tile
 from tilec.dialects.index_expr import Linear, linear, make_map
 from tilec.dialects.schedule import Schedule
+from tilec.errors import UnsupportedError
 from tilec.pipelines.fragments import Coordinates, FragmentLowering, Fragments, combiner
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
@@ -83,6 +84,9 @@ def _space(number: int) -> ir.Attribute:
 
 def _flat(kind: ir.Type) -> ir.Type:
     shaped = ir.MemRefType(kind)
+    if prod(shaped.shape) >= 1 << 31:
+        raise UnsupportedError(f"a buffer of {prod(shaped.shape)} elements is beyond the 32-bit offsets of GPU kernels; "
+                               "use a smaller context")
     return ir.MemRefType.get([prod(shaped.shape)], shaped.element_type, memory_space=_space(GLOBAL))
 
 

@@ -434,6 +434,15 @@ def test_a_seed_repeats_a_text_and_another_changes_it(generate: Cli) -> None:
     assert text(1) == text(1) != text(2)
 
 
+@pytest.mark.parametrize(("level", "dtype"), [("x86-64-avx2", "bf16"), ("x86-64", "f16"), ("aarch64", "bf16")])
+def test_a_dtype_that_a_cpu_level_cannot_convert_is_refused_by_name(
+    cli: Cli, model: Path, tmp_path: Path, level: str, dtype: str
+) -> None:
+    assert_refused(cli("compile", model, "-o", tmp_path / "a", "--target", level, "--dtype", dtype),
+                   f"dtype {dtype} is not supported on {level}", "f32")
+    assert not (tmp_path / "a").exists()
+
+
 def test_max_tokens_and_stop_end_the_text(generate: Cli) -> None:
     free = report(generate("w1 w2", "--json", "--max-tokens", 12))
     assert len(free["tokens"]) == 12
@@ -468,6 +477,8 @@ def test_the_chat_template_is_used_unless_the_text_is_raw(cli: Cli, model: Path,
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype_answers(generate: Cli, dtype: str) -> None:
+    if dtype == "bf16" and not host_cpu().bf16_dot:
+        pytest.skip("this machine's CPU does not compute in bf16")
     assert report(generate("w1 w2", "--json", "--max-tokens", 2, "--dtype", dtype))["dtype"] == dtype
 
 

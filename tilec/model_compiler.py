@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict
 
 from tilec.frontend.config import ModelConfig
@@ -31,7 +31,10 @@ def record_model(config: ModelConfig, dtype: str, context: int, chunk: int = CHU
 
 
 def compile_model(config: ModelConfig, target: str, dtype: str, context: int, chunk: int = CHUNK,
-                  observer: Observer | None = None) -> Artifact:
-    """Compiles a model for a target; `observer(pass name, IR before, IR after)` sees every pass."""
+                  observer: Observer | None = None, leave_out: Collection[str] = ()) -> Artifact:
+    """Compiles a model for a target; `observer(pass name, IR before, IR after)` sees every pass.
+
+    `leave_out` names optional passes to do without, see `pipelines/pipeline.py`.
+    """
     graph = record_model(config, dtype, context, min(chunk, context))
-    return compile_module(graph.module, find_target(target), {**asdict(config), "dtype": dtype}, observer)
+    return compile_module(graph.module, find_target(target), {**asdict(config), "dtype": dtype}, observer, leave_out)

@@ -1,6 +1,6 @@
 """Time of one decode step on a GPU, random weights at the true shapes of public models.
 
-    python -m tilec.tools.bench.decode --model llama-3.2-1b --context 512 --json results.json
+    tilec bench decode --model llama-3.2-1b --context 512 --json results.json
 
 Prints, per model, the median device time of a token, the bytes that must be read for it over the time, and their share of
 the copy rate of an H200. `--kernels` adds what each kernel costs: the step's time with and without it.
@@ -61,11 +61,12 @@ def random_weights(artifact: Artifact, config: ModelConfig) -> object:
     return read
 
 
-def measure(name: str, target: str, dtype: str, context: int, repeats: int, kernels: bool) -> dict[str, object]:
+def measure(name: str, target: str, dtype: str, context: int, repeats: int, kernels: bool,
+            leave_out: Sequence[str] = ()) -> dict[str, object]:
     """Compiles a model, fills its cache up to `context` in form only, and times decode steps around there."""
     config = MODELS[name]
     room = context + 2 * repeats + 64
-    artifact = compile_model(config, target, dtype, room)
+    artifact = compile_model(config, target, dtype, room, leave_out=leave_out)
     program = CudaProgram(artifact, load_weights(artifact.manifest, random_weights(artifact, config), 8))  # type: ignore[arg-type]
     tokens = {"tokens": np.array([7], np.int32)}
     times = program.time("decode", tokens, {"past": context - repeats // 2}, repeats)
@@ -80,6 +81,8 @@ def measure(name: str, target: str, dtype: str, context: int, repeats: int, kern
         "share_of_copy_rate": round(read / median * 1e3 / COPY_RATE, 3),
         "launches": len(artifact.manifest.entries["decode"].launches),
     }
+    if leave_out:
+        result["without"] = list(leave_out)
     if kernels:
         costs = {}
         for kernel in dict.fromkeys(k for k, _ in artifact.manifest.entries["decode"].launches):
@@ -100,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--kernels", action="store_true", help="also what each kernel costs")
+    parser.add_argument("--without", action="append", default=[], metavar="PASS", help="leave out an optional pass")
     parser.add_argument("--json", type=Path, help="write the results here")
     options = parser.parse_args(arguments)
     gpu = find_gpu()
@@ -107,7 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise tilec.TargetError("the decode benchmark needs an NVIDIA GPU, and none was found")
     results = []
     for name in options.model or MODELS:
-        r = measure(name, resolve_target(options.target), options.dtype, options.context, options.repeats, options.kernels)
+        r = measure(name, resolve_target(options.target), options.dtype, options.context, options.repeats, options.kernels,
+                    options.without)
         for kernel, cost in r.get("kernels", {}).items():  # type: ignore[attr-defined]
             print(f"    {kernel:40} {cost['launches']:4} x {cost['microseconds_each']:8.2f} us")
         print(f"{name:16} {r['dtype']:5} {r['ms_per_token']:8.4f} ms  {r['terabytes_per_second']:6.3f} TB/s  "
