@@ -22,6 +22,7 @@ MOST_THREADS = 1024  # of one block
 WARP = 32
 CLUSTER = 8  # blocks: the portable limit
 ONE_BLOCK = 1 << 15  # elements that one block may walk alone
+QUERIES = 4  # heads of one group that share a read of the cache
 KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them
 LOADS_IN_FLIGHT = 8  # 16-byte loads of one thread and row
 
@@ -325,8 +326,8 @@ class _GpuPlan(_Plan):
         for h in s.grid:
             sizes = {atom.divisor for a in cache for atom, _ in a.offset.terms
                      if isinstance(atom, FloorDiv) and atom.numerator == dim(h)}
-            if len(sizes) == 1 and largest(s, h) % min(sizes) == 0 and min(sizes) <= 8:
-                self.set(h, min(sizes))
+            if len(sizes) == 1 and largest(s, h) % min(sizes) == 0:
+                self.set(h, next(n for n in range(QUERIES, 0, -1) if min(sizes) % n == 0))
         self.set(t, KEYS_IN_FLIGHT, CLUSTER * GPU_THREADS // lanes)
         self.cluster[t] = CLUSTER
         return self.schedule(dot=True)

@@ -190,9 +190,11 @@ def _shared(op: ir.OpView) -> ir.Value:
         function = function.parent
     kind = ir.MemRefType(op.result.type)
     name = f"{ir.StringAttr(function.attributes['sym_name']).value}_{op.symbol}"
-    with ir.InsertionPoint(function):
-        llvm.GlobalOp(ir.Type.parse(f"!llvm.array<{kind.shape[0]} x {kind.element_type}>"), name,
-                      ir.Attribute.parse("#llvm.linkage<internal>"), addr_space=3, alignment=16)
+    others = function.parent.regions[0].blocks[0].operations
+    if all(not isinstance(o, llvm.GlobalOp) or ir.StringAttr(o.attributes["sym_name"]).value != name for o in others):
+        with ir.InsertionPoint(function):
+            llvm.GlobalOp(ir.Type.parse(f"!llvm.array<{kind.shape[0]} x {kind.element_type}>"), name,
+                          ir.Attribute.parse("#llvm.linkage<internal>"), addr_space=3, alignment=16)
     return llvm.mlir_addressof(llvm.PointerType.get(3), name)
 
 

@@ -6,16 +6,18 @@ one and equal kernels are equal files.
 
 from __future__ import annotations
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from mlir import ir
 from mlir.dialects import gpu
 
 from tilec.errors import TargetError
 from tilec.pipelines.passes import Upstream, run_pipeline
-from tilec.pipelines.targets import GpuTarget
+from tilec.pipelines.targets import GPU_TARGETS, GpuTarget
 
 # `convert-cf-to-llvm` is refused inside a gpu.module; convert-to-llvm does it there.
 INSIDE = ("convert-scf-to-cf", "canonicalize", "cse", "convert-to-llvm", "reconcile-unrealized-casts", "canonicalize", "cse")
@@ -34,24 +36,28 @@ def ptx_pipeline(target: GpuTarget) -> tuple[Upstream, ...]:
 def emit_ptx(kernels: ir.OpView, target: GpuTarget, workers: int = 2) -> dict[str, str]:
     """PTX by kernel name, for a gpu.module of llvm functions."""
     texts = _split(kernels)
-    context = multiprocessing.get_context("spawn")
-    try:
-        with ProcessPoolExecutor(min(workers, max(len(texts), 1)), mp_context=context) as pool:
-            jobs = {name: pool.submit(_compile, text, target) for name, text in texts.items()}
-            return {name: job.result() for name, job in jobs.items()}
-    except BrokenProcessPool:
-        culprit = next((n for n, text in texts.items() if not _survives(text, target)), "an unknown kernel")
-        raise TargetError(f"LLVM cannot generate code for {target.name}: it ended while compiling {culprit}") from None
+    names = sorted(texts, key=lambda n: -len(texts[n]))
+    shares = [{n: texts[n] for n in names[i::workers]} for i in range(workers)]
+    with ThreadPoolExecutor(workers) as pool:
+        done = [ptx for part in pool.map(lambda share: _in_worker(share, target), shares) for ptx in part.items()]
+    return dict(sorted(done, key=lambda item: list(texts).index(item[0])))
 
 
-def _survives(text: str, target: GpuTarget) -> bool:
-    """Whether a kernel compiles in a process of its own."""
-    try:
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            pool.submit(_compile, text, target).result()
-    except BrokenProcessPool:
-        return False
-    return True
+def _in_worker(texts: dict[str, str], target: GpuTarget) -> dict[str, str]:
+    """Compiles kernels in a process of their own, which answers with one line of JSON for each."""
+    if not texts:
+        return {}
+    request = json.dumps({"target": target.name, "kernels": texts})
+    # A command and not a fork or a re-import: the caller's own program must not run again in the worker.
+    worker = subprocess.run([sys.executable, "-m", __name__], input=request, capture_output=True, text=True,
+                            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)})
+    done = dict(json.loads(line) for line in worker.stdout.splitlines())
+    missing = [name for name in texts if name not in done]
+    if missing:
+        last = worker.stderr.strip().splitlines()
+        reason = next((line for line in last if "error" in line.lower()), last[-1] if last else "it said nothing")
+        raise TargetError(f"LLVM cannot generate code of {missing[0]} for {target.name}: {reason.strip()[:300]}")
+    return done
 
 
 def _split(kernels: ir.OpView) -> dict[str, str]:
@@ -78,3 +84,15 @@ def _compile(text: str, target: GpuTarget) -> str:
             if op.operation.name == "gpu.binary":
                 return gpu.ObjectAttr(ir.ArrayAttr(op.attributes["objects"])[0]).object.decode().rstrip("\0")
     raise TargetError(f"no PTX came out for {target.name}")
+
+
+def main() -> None:
+    """The worker: reads {"target": ..., "kernels": {name: MLIR}} and prints [name, PTX] lines as they are ready."""
+    request = json.load(sys.stdin)
+    target = GPU_TARGETS[request["target"]]
+    for name, text in request["kernels"].items():
+        print(json.dumps([name, _compile(text, target)]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

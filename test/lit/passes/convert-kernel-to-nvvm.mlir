@@ -1,0 +1,138 @@
+// RUN: tilec-opt %s --pass-pipeline='builtin.module(convert-kernel-to-nvvm)' | FileCheck %s
+
+// An index of a GPU is 32 bits wide.
+// CHECK-LABEL: gpu.module @kernels attributes {dlti.dl_spec = #dlti.dl_spec<index = 32 : i32>}
+gpu.module @kernels {
+
+// A kernel is a function over global pointers. What a launch needs to know stays an attribute.
+// CHECK: llvm.func @frame(
+// CHECK-SAME: !llvm.ptr<1> {llvm.align = 16 : i64}, %{{[^:]*}}: !llvm.ptr<1> {llvm.align = 16 : i64})
+// CHECK-SAME: kernel.dependent, kernel.grid = [affine_map<()[s0] -> (s0)>
+// CHECK-SAME: nvvm.cluster_dim = array<i32: 4, 1, 1>, nvvm.kernel, nvvm.reqntid = array<i32: 64, 1, 1>
+// CHECK-NOT: nvvm.minctasm
+// CHECK: llvm.return
+func.func @frame(%x: memref<64xf32, 1>, %table: memref<1xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 64 : i64, kernel.cluster = 4 : i64, kernel.dependent, kernel.grid = [affine_map<()[n] -> (n)>, affine_map<()[n] -> ()>, affine_map<()[n] -> ()>]} {
+  return
+}
+
+// Places are special registers, 32 bits each.
+// CHECK: llvm.func @places(
+// CHECK: %[[THREAD:.*]] = nvvm.read.ptx.sreg.tid.x : i32
+// CHECK-NEXT: arith.index_cast %[[THREAD]] : i32 to index
+// CHECK: nvvm.read.ptx.sreg.ctaid.x
+// CHECK: nvvm.read.ptx.sreg.ctaid.z
+// CHECK: llvm.inline_asm {{.*}}"mov.u32 $0, %cluster_ctarank;"
+func.func @places(%y: memref<64xindex, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["write"], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %thread = "kernel.thread_id"() : () -> index
+  %x = "kernel.block_id"() {dimension = "x"} : () -> index
+  %z = "kernel.block_id"() {dimension = "z"} : () -> index
+  %rank = "kernel.cluster_rank"() : () -> index
+  return
+}
+
+// Accesses are loads and stores as wide as the vector, at an offset in elements. Truth values are bytes.
+// CHECK: llvm.func @memory(
+// CHECK-SAME: %[[X:[^:]*]]: !llvm.ptr<1> {llvm.align = 16 : i64}, %[[FLAGS:[^:]*]]: !llvm.ptr<1>
+// CHECK: %[[OFFSET:.*]] = arith.index_cast %{{.*}} : index to i64
+// CHECK: %[[AT:.*]] = llvm.getelementptr %[[X]][%[[OFFSET]]] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, f32
+// CHECK: llvm.load %[[AT]] {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>
+// CHECK: llvm.store %{{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<1>
+// CHECK: llvm.getelementptr %[[FLAGS]][{{.*}}] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i8
+// CHECK: %[[BYTE:.*]] = llvm.load {{.*}} -> i8
+// CHECK: %[[FLAG:.*]] = arith.cmpi ne, %[[BYTE]]
+// CHECK: %[[STORED:.*]] = arith.extui %[[FLAG]] : i1 to i8
+// CHECK: llvm.store %[[STORED]]
+func.func @memory(%x: memref<64xf32, 1>, %flags: memref<64xi1, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["write", "write"], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %i = "kernel.thread_id"() : () -> index
+  %vector = "kernel.load_global"(%x, %i) {cache = "plain"} : (memref<64xf32, 1>, index) -> vector<4xf32>
+  "kernel.store_global"(%vector, %x, %i) : (vector<4xf32>, memref<64xf32, 1>, index) -> ()
+  %flag = "kernel.load_global"(%flags, %i) {cache = "plain"} : (memref<64xi1, 1>, index) -> i1
+  "kernel.store_global"(%flag, %flags, %i) : (i1, memref<64xi1, 1>, index) -> ()
+  return
+}
+
+// Weights stream past the first cache, 16 bytes at a time; narrower reads have no such instruction. The kernel may use all
+// registers that its share of a multiprocessor has.
+// CHECK: llvm.func @weights(
+// CHECK-SAME: nvvm.minctasm = 8 : i32
+// CHECK: %[[WORDS:.*]] = llvm.inline_asm has_side_effects {{.*}}"ld.global.L1::no_allocate.L2::256B.v4.b32 {$0, $1, $2, $3}, [$4];"
+// CHECK: llvm.extractvalue %[[WORDS]][3]
+// CHECK: vector.bitcast {{.*}} : vector<4xi32> to vector<8xbf16>
+// CHECK: llvm.load {{.*}} -> bf16
+func.func @weights(%w: memref<64xbf16, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["weight"], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %i = "kernel.thread_id"() : () -> index
+  %eight = "kernel.load_global"(%w, %i) {cache = "stream"} : (memref<64xbf16, 1>, index) -> vector<8xbf16>
+  %one = "kernel.load_global"(%w, %i) {cache = "stream"} : (memref<64xbf16, 1>, index) -> bf16
+  return
+}
+
+// Threads of a block meet in shared memory, an array of the module that is named after its kernel, and at barriers. Ops of
+// one symbol are one array.
+// CHECK: llvm.mlir.global internal @block_parts() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<128 x f32>
+// CHECK: llvm.func @block(
+// CHECK: %[[PARTS:.*]] = llvm.mlir.addressof @block_parts : !llvm.ptr<3>
+// CHECK: llvm.getelementptr %[[PARTS]]
+// CHECK: llvm.store {{.*}} : f32, !llvm.ptr<3>
+// CHECK: nvvm.barrier
+// CHECK: %[[SAME_PARTS:.*]] = llvm.mlir.addressof @block_parts
+// CHECK: llvm.getelementptr %[[SAME_PARTS]]
+// CHECK: llvm.load {{.*}} : !llvm.ptr<3> -> f32
+func.func @block(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 128 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %i = "kernel.thread_id"() : () -> index
+  %one = arith.constant 1.0 : f32
+  %parts = "kernel.shared"() {symbol = "parts"} : () -> memref<128xf32, 3>
+  "kernel.store_shared"(%one, %parts, %i) : (f32, memref<128xf32, 3>, index) -> ()
+  "kernel.barrier"() : () -> ()
+  %same_parts = "kernel.shared"() {symbol = "parts"} : () -> memref<128xf32, 3>
+  %part = "kernel.load_shared"(%same_parts, %i) : (memref<128xf32, 3>, index) -> f32
+  return
+}
+
+// Lanes combine by one shuffle for each bit, the widest first, so that all get the same sum. Eight bytes go as two words.
+// CHECK: llvm.func @warp(
+// CHECK: %[[FAR:.*]] = nvvm.shfl.sync bfly %{{.*}}, %[[VALUE:.*]], %c16{{.*}} : f32 -> f32
+// CHECK: %[[HALF:.*]] = arith.addf %[[VALUE]], %[[FAR]]
+// CHECK: %[[NEAR:.*]] = nvvm.shfl.sync bfly %{{.*}}, %[[HALF]], %c1_{{.*}} : f32 -> f32
+// CHECK: arith.addf %[[HALF]], %[[NEAR]]
+// CHECK: %[[WORDS:.*]] = llvm.bitcast %{{.*}} : i64 to vector<2xi32>
+// CHECK-COUNT-2: nvvm.shfl.sync bfly {{.*}} : i32 -> i32
+// CHECK: %[[OTHER:.*]] = llvm.bitcast %{{.*}} : vector<2xi32> to i64
+// CHECK: arith.maxsi %{{.*}}, %[[OTHER]] : i64
+func.func @warp(%x: memref<64xf32, 1>, %n: memref<64xi64, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read", "read"], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %i = "kernel.thread_id"() : () -> index
+  %value = "kernel.load_global"(%x, %i) {cache = "plain"} : (memref<64xf32, 1>, index) -> f32
+  %sum = "kernel.warp_reduce"(%value) {kind = "add", lanes = array<i64: 1, 16>} : (f32) -> f32
+  %number = "kernel.load_global"(%n, %i) {cache = "plain"} : (memref<64xi64, 1>, index) -> i64
+  %largest = "kernel.warp_reduce"(%number) {kind = "max", lanes = array<i64: 4>} : (i64) -> i64
+  return
+}
+
+// Blocks of a cluster map an address of theirs to the same place in another block.
+// CHECK: llvm.func @cluster(
+// CHECK: nvvm.cluster.arrive {aligned}
+// CHECK-NEXT: nvvm.cluster.wait {aligned}
+// CHECK: llvm.inline_asm has_side_effects {{.*}}mapa.shared::cluster.u32 remote, $1, $2; ld.shared::cluster.b32 $0, [remote];
+func.func @cluster(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 64 : i64, kernel.cluster = 4 : i64, kernel.grid = [affine_map<() -> (4)>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %i = "kernel.thread_id"() : () -> index
+  %rank = arith.constant 2 : index
+  %parts = "kernel.shared"() {symbol = "parts"} : () -> memref<64xf32, 3>
+  "kernel.cluster_barrier"() : () -> ()
+  %remote = "kernel.load_remote"(%parts, %i, %rank) : (memref<64xf32, 3>, index, index) -> f32
+  return
+}
+
+// Launches overlap by instructions that only assembly has. What is inside a branch is converted as well.
+// CHECK: llvm.func @launch(
+// CHECK: llvm.inline_asm has_side_effects {{.*}}"griddepcontrol.launch_dependents;"
+// CHECK: scf.if
+// CHECK: llvm.inline_asm has_side_effects {{.*}}"griddepcontrol.wait;"
+func.func @launch(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %true = arith.constant true
+  "kernel.launch_dependents"() : () -> ()
+  scf.if %true {
+    "kernel.grid_wait"() : () -> ()
+  }
+  return
+}
+
+}
