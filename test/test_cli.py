@@ -415,6 +415,16 @@ def test_the_second_start_is_quick_and_compiles_nothing(generate: Cli) -> None:
     assert again["ready_seconds"] < 2
 
 
+def test_a_cache_that_cannot_be_written_is_told_and_no_hindrance(
+    cli: Cli, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TILEC_CACHE", str(tmp_path / "file"))
+    result = cli("generate", model, "w1", "--target", "cpu", "--context", CONTEXT, "--max-tokens", 2, "--json")
+    assert len(report(result)["tokens"]) == 2
+    assert "cannot be kept" in result.err and str(tmp_path / "file") in result.err
+
+
 def test_no_cache_compiles_again_and_keeps_nothing(generate: Cli, cache: Path) -> None:
     before = sorted(cache.rglob("*"))
     answer = report(generate("w1", "--json", "--max-tokens", 1, "--no-cache"))

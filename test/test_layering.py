@@ -150,15 +150,15 @@ def test_generating_from_a_cached_artifact_loads_neither_mlir_nor_torch(
 
 
 def repository_files() -> list[Path]:
-    """What git tracks or would track; everything outside ignored folders where there is no git."""
+    """What git tracks or would track; where there is no git, everything outside folders that tools make."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     try:
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        names = [ROOT / name for name in result.stdout.split("\0") if name]
+        return [ROOT / name for name in result.stdout.split("\0") if name and (ROOT / name).is_file()]
     except (OSError, subprocess.CalledProcessError):
-        names = list(ROOT.rglob("*"))
-    ignored = {".git", ".venv", "build", "dist", "__pycache__"}
-    return [p for p in names if p.is_file() and not ignored & set(p.relative_to(ROOT).parts)]
+        made = re.compile(r"build|dist|__pycache__|.*\.egg-info|\.(?!ci).*")
+        files = (p for p in ROOT.rglob("*") if p.is_file())
+        return [p for p in files if not any(made.fullmatch(part) for part in p.relative_to(ROOT).parts[:-1])]
 
 
 def test_no_file_names_a_place_on_the_machine_it_was_written_on() -> None:

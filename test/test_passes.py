@@ -181,7 +181,7 @@ def test_options_at_their_default_are_not_printed() -> None:
     [
         (
             "builtin.module(demo-tga)",
-            "no pass is named 'demo-tga'; did you mean 'demo-tag'? tilec's passes are demo-",
+            "no pass is named 'demo-tga'; did you mean 'demo-tag'? tilec's passes are ",
         ),
         (
             "builtin.module(demo-tag{depht=1})",

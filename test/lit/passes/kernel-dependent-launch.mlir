@@ -3,68 +3,53 @@
 
 gpu.module @kernels {
 
-// A kernel lets the next one start at once. It reads symbols and weights, which no kernel writes, and only then waits for
-// what earlier kernels have written.
-// CHECK-LABEL: func.func @prefetch(
-// CHECK-SAME: %[[X:[^:]*]]: memref<64xf32, 1>, %[[W:[^:]*]]: memref<64xf32, 1>, %[[TABLE:[^:]*]]: memref<1xi64, 1>
+// The next kernel may start at once. The weights, and the arithmetic for their place, come before the wait; what another
+// kernel may have written comes after it.
+// CHECK-LABEL: func.func @product(
+// CHECK-SAME: %[[X:[^:]*]]: memref<64xf32, 1>, %[[W:[^:]*]]: memref<64xf32, 1>, %[[Y:[^:]*]]: memref<64xf32, 1>
 // CHECK-SAME: kernel.dependent
-// CHECK-NEXT: "kernel.launch_dependents"()
-// CHECK: "kernel.load_global"(%[[TABLE]],
-// CHECK: "kernel.load_global"(%[[W]],
-// CHECK: "kernel.grid_wait"()
-// CHECK-NEXT: "kernel.load_global"(%[[X]],
-// Without prefetch only what stands before the first such access is read early.
-// LATE-LABEL: func.func @prefetch(
-// LATE-SAME: %[[X:[^:]*]]: memref<64xf32, 1>, %[[W:[^:]*]]: memref<64xf32, 1>, %[[TABLE:[^:]*]]: memref<1xi64, 1>
-// LATE: "kernel.load_global"(%[[TABLE]],
-// LATE: "kernel.grid_wait"()
-// LATE-NEXT: "kernel.load_global"(%[[X]],
-// LATE: "kernel.load_global"(%[[W]],
-func.func @prefetch(%x: memref<64xf32, 1>, %w: memref<64xf32, 1>, %table: memref<1xi64, 1>) attributes {tile.arguments = ["read", "weight"], kernel.block = 64 : i64, kernel.grid = [affine_map<()[n] -> ()>, affine_map<()[n] -> ()>, affine_map<()[n] -> ()>]} {
-  %i = "kernel.thread_id"() : () -> index
-  %c0 = arith.constant 0 : index
-  %n = "kernel.load_global"(%table, %c0) {cache = "plain"} : (memref<1xi64, 1>, index) -> i64
-  %activation = "kernel.load_global"(%x, %i) {cache = "plain"} : (memref<64xf32, 1>, index) -> f32
-  %next = arith.addi %i, %i : index
-  %weight = "kernel.load_global"(%w, %next) {cache = "stream"} : (memref<64xf32, 1>, index) -> f32
+// CHECK-NEXT: "kernel.launch_dependents"
+// CHECK: %[[PLACE:.*]] = arith.addi
+// CHECK: "kernel.load_global"(%[[W]], %[[PLACE]]) {cache = "stream"}
+// CHECK-NEXT: "kernel.grid_wait"
+// CHECK-NEXT: "kernel.load_global"(%[[X]]
+// LATE-LABEL: func.func @product(
+// LATE: "kernel.grid_wait"
+// LATE: cache = "plain"
+// LATE: cache = "stream"
+func.func @product(%x: memref<64xf32, 1>, %w: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: memref<1xi64, 1>) attributes {kernel.block = 32 : i64, tile.arguments = ["read", "weight", "write"]} {
+  %thread = "kernel.thread_id"() : () -> index
+  %a = "kernel.load_global"(%x, %thread) {cache = "plain"} : (memref<64xf32, 1>, index) -> f32
+  %c32 = arith.constant 32 : index
+  %place = arith.addi %thread, %c32 : index
+  %b = "kernel.load_global"(%w, %place) {cache = "stream"} : (memref<64xf32, 1>, index) -> f32
+  %p = arith.mulf %a, %b : f32
+  "kernel.store_global"(%p, %y, %thread) : (f32, memref<64xf32, 1>, index) -> ()
   return
 }
 
-// Where blocks take different branches, each arm waits where it has to.
+// Where whole blocks take one of two arms, each arm has its own wait, so that each can read its weights first.
 // CHECK-LABEL: func.func @arms(
-// CHECK-NOT: kernel.grid_wait
+// CHECK: "kernel.launch_dependents"
+// CHECK-NOT: "kernel.grid_wait"
 // CHECK: scf.if
-// CHECK: "kernel.grid_wait"()
-// CHECK-NEXT: kernel.load_global
-// CHECK: } else {
-// CHECK: "kernel.grid_wait"()
-// CHECK-NEXT: kernel.store_global
-func.func @arms(%x: memref<64xf32, 1>, %table: memref<1xi64, 1>) attributes {tile.arguments = ["write"], kernel.block = 64 : i64, kernel.grid = [affine_map<()[n] -> ()>, affine_map<()[n] -> ()>, affine_map<()[n] -> ()>]} {
-  %i = "kernel.thread_id"() : () -> index
+// CHECK-NEXT: cache = "stream"
+// CHECK-NEXT: "kernel.grid_wait"
+// CHECK-NEXT: "kernel.store_global"
+// CHECK: else
+// CHECK-NEXT: "kernel.grid_wait"
+// CHECK-NEXT: "kernel.load_global"
+func.func @arms(%x: memref<64xf32, 1>, %w: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: memref<1xi64, 1>) attributes {kernel.block = 32 : i64, tile.arguments = ["read", "weight", "write"]} {
   %block = "kernel.block_id"() {dimension = "x"} : () -> index
-  %first = arith.cmpi eq, %block, %i : index
-  %one = arith.constant 1.0 : f32
-  scf.if %first {
-    %activation = "kernel.load_global"(%x, %i) {cache = "plain"} : (memref<64xf32, 1>, index) -> f32
-  } else {
-    "kernel.store_global"(%one, %x, %i) : (f32, memref<64xf32, 1>, index) -> ()
-  }
-  return
-}
-
-// A loop that reads what kernels write is waited for as a whole.
-// CHECK-LABEL: func.func @loop(
-// CHECK: "kernel.grid_wait"()
-// CHECK-NEXT: scf.for
-// CHECK-NOT: kernel.grid_wait
-func.func @loop(%x: memref<64xf32, 1>, %table: memref<1xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 64 : i64, kernel.grid = [affine_map<()[n] -> ()>, affine_map<()[n] -> ()>, affine_map<()[n] -> ()>]} {
-  %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
-  %c64 = arith.constant 64 : index
-  scf.for %i = %c0 to %c64 step %c1 {
-    %activation = "kernel.load_global"(%x, %i) {cache = "plain"} : (memref<64xf32, 1>, index) -> f32
+  %first = arith.cmpi ult, %block, %c1 : index
+  scf.if %first {
+    %b = "kernel.load_global"(%w, %block) {cache = "stream"} : (memref<64xf32, 1>, index) -> f32
+    "kernel.store_global"(%b, %y, %block) : (f32, memref<64xf32, 1>, index) -> ()
+  } else {
+    %a = "kernel.load_global"(%x, %block) {cache = "plain"} : (memref<64xf32, 1>, index) -> f32
+    "kernel.store_global"(%a, %y, %block) : (f32, memref<64xf32, 1>, index) -> ()
   }
   return
 }
-
 }

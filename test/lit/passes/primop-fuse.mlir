@@ -204,6 +204,30 @@ func.func private @other_rows(%x: tensor<8x64xf32> {primop.kind = "argument", pr
 #rhs = affine_map<(m, n, k) -> (n, k)>
 #identity = affine_map<(i, j) -> (i, j)>
 
+// Rule 4: of two reductions with different rows one is a kernel of its own, because a program walks one row.
+// CHECK-LABEL: func.func private @rows_and_columns(
+// CHECK-NEXT: %[[LARGEST:.*]] = call @rows_and_columns_max(
+// CHECK-NEXT: call @rows_and_columns_mul(%{{.*}}, %[[LARGEST]])
+// CHECK-NEXT: return
+func.func private @rows_and_columns(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}) -> tensor<8x64xf32> attributes {primop.chunk} {
+  %of_row = "primop.max"(%x) {space = #x, maps = [#identity], dims = array<i64: 1>} : (tensor<8x64xf32>) -> tensor<8xf32>
+  %of_column = "primop.max"(%x) {space = #x, maps = [#identity], dims = array<i64: 0>} : (tensor<8x64xf32>) -> tensor<64xf32>
+  %scaled = "primop.mul"(%x, %of_row) {space = #x, maps = [#identity, affine_map<(i, j) -> (i)>]} : (tensor<8x64xf32>, tensor<8xf32>) -> tensor<8x64xf32>
+  %y = "primop.mul"(%scaled, %of_column) {space = #x, maps = [#identity, affine_map<(i, j) -> (j)>]} : (tensor<8x64xf32>, tensor<64xf32>) -> tensor<8x64xf32>
+  return %y : tensor<8x64xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#w = affine_map<() -> (32, 64)>
+#rows = affine_map<() -> (8)>
+#products = affine_map<() -> (8, 32, 64)>
+#all = affine_map<(m, n, k) -> (m, n, k)>
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+#identity = affine_map<(i, j) -> (i, j)>
+
 // Rule 5: a contraction reads a norm from memory, because it would compute it for every column.
 // CHECK-LABEL: func.func private @behind_a_reduction(
 // CHECK-NEXT: %[[NORM:.*]] = call @behind_a_reduction_mul(
@@ -213,6 +237,28 @@ func.func private @behind_a_reduction(%x: tensor<8x64xf32> {primop.kind = "argum
   %norm = "primop.mul"(%x, %largest) {space = #x, maps = [#identity, affine_map<(i, j) -> (i)>]} : (tensor<8x64xf32>, tensor<8xf32>) -> tensor<8x64xf32>
   %products = "primop.mul"(%norm, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<8x64xf32>, tensor<32x64xf32>) -> tensor<8x32x64xf32>
   %y = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<8x32x64xf32>) -> tensor<8x32xf32>
+  return %y : tensor<8x32xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#w = affine_map<() -> (32, 64)>
+#products = affine_map<() -> (8, 32, 64)>
+#all = affine_map<(m, n, k) -> (m, n, k)>
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+#identity = affine_map<(i, j) -> (i, j)>
+
+// Rule 5: what is marked as one loop over the reduced dimension is one kernel.
+// CHECK-LABEL: func.func private @online(
+// CHECK-NEXT: %[[Y:.*]] = call @online_sum(
+// CHECK-NEXT: return %[[Y]]
+func.func private @online(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<32x64xf32> {primop.kind = "weight", primop.shape = #w}) -> tensor<8x32xf32> attributes {primop.chunk} {
+  %largest = "primop.max"(%x) {space = #x, maps = [#identity], dims = array<i64: 1>, primop.online} : (tensor<8x64xf32>) -> tensor<8xf32>
+  %norm = "primop.mul"(%x, %largest) {space = #x, maps = [#identity, affine_map<(i, j) -> (i)>], primop.online} : (tensor<8x64xf32>, tensor<8xf32>) -> tensor<8x64xf32>
+  %products = "primop.mul"(%norm, %w) {space = #products, maps = [#lhs, #rhs], primop.online} : (tensor<8x64xf32>, tensor<32x64xf32>) -> tensor<8x32x64xf32>
+  %y = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>, primop.online} : (tensor<8x32x64xf32>) -> tensor<8x32xf32>
   return %y : tensor<8x32xf32>
 }
 

@@ -1,0 +1,66 @@
+// RUN: tilec-opt %s --pass-pipeline='builtin.module(kernel-merge-launches,canonicalize)' | FileCheck %s
+
+#shape = affine_map<()[n] -> (n)>
+
+module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
+
+// Two kernels that read the same input are one launch with the arguments of both; the third needs what the first computes.
+// CHECK-LABEL: func.func private @layer(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<?xf32>
+// CHECK-NEXT: %[[BOTH:.*]]:2 = call @layer_double_and_negate(%[[X]], %[[X]])
+// CHECK-NEXT: %[[LAST:.*]] = call @layer_double(%[[BOTH]]#0)
+// CHECK-NEXT: return %[[BOTH]]#1, %[[LAST]]
+func.func private @layer(%x: tensor<?xf32> {primop.kind = "argument", primop.shape = #shape}) -> (tensor<?xf32>, tensor<?xf32>) attributes {primop.chunk} {
+  %a = call @layer_double(%x) : (tensor<?xf32>) -> tensor<?xf32>
+  %b = call @layer_negate(%x) : (tensor<?xf32>) -> tensor<?xf32>
+  %c = call @layer_double(%a) : (tensor<?xf32>) -> tensor<?xf32>
+  return %b, %c : tensor<?xf32>, tensor<?xf32>
+}
+
+// The launch says which kernel argument is which operand or result.
+// CHECK: func.func private @layer_double_and_negate(tensor<?xf32>
+// CHECK-SAME: tile.binding = array<i64: 0, -1, 1, -2>, tile.results = array<i64: 1, 3>
+func.func private @layer_double(tensor<?xf32> {primop.kind = "argument", primop.shape = #shape}) -> (tensor<?xf32> {primop.shape = #shape})
+func.func private @layer_negate(tensor<?xf32> {primop.kind = "argument", primop.shape = #shape}) -> (tensor<?xf32> {primop.shape = #shape})
+
+gpu.module @kernels {
+
+// A kernel that no call names any more is gone.
+// CHECK-NOT: func.func @layer_negate
+// CHECK: func.func @layer_double(
+func.func @layer_double(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: memref<1xi64, 1>) attributes {kernel.block = 32 : i64, kernel.grid = [affine_map<()[n] -> (n floordiv 32)>, affine_map<()[n] -> ()>, affine_map<()[n] -> ()>], tile.arguments = ["read", "write"]} {
+  %block = "kernel.block_id"() {dimension = "x"} : () -> index
+  %v = "kernel.load_global"(%x, %block) {cache = "plain"} : (memref<64xf32, 1>, index) -> f32
+  %twice = arith.addf %v, %v : f32
+  "kernel.store_global"(%twice, %y, %block) : (f32, memref<64xf32, 1>, index) -> ()
+  return
+}
+
+func.func @layer_negate(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: memref<1xi64, 1>) attributes {kernel.block = 32 : i64, kernel.grid = [affine_map<()[n] -> (4)>, affine_map<()[n] -> (2)>, affine_map<()[n] -> ()>], tile.arguments = ["read", "write"]} {
+  %column = "kernel.block_id"() {dimension = "x"} : () -> index
+  %row = "kernel.block_id"() {dimension = "y"} : () -> index
+  %at = arith.addi %row, %column : index
+  %v = "kernel.load_global"(%x, %at) {cache = "plain"} : (memref<64xf32, 1>, index) -> f32
+  %minus = arith.negf %v : f32
+  "kernel.store_global"(%minus, %y, %at) : (f32, memref<64xf32, 1>, index) -> ()
+  return
+}
+
+// Blocks below the first kernel's count run it, the others find their coordinates in the second one's grid.
+// CHECK: func.func @layer_double_and_negate(%[[A:[^:]*]]: memref<64xf32, 1>, %[[B:[^:]*]]: memref<64xf32, 1>, %[[C:[^:]*]]: memref<64xf32, 1>, %[[D:[^:]*]]: memref<64xf32, 1>, %[[SYMBOLS:[^:]*]]: memref<1xi64, 1>)
+// CHECK-SAME: kernel.grid = [affine_map<()[s0] -> (s0 floordiv 32 + 8)>, affine_map<()[s0] -> ()>, affine_map<()[s0] -> ()>]
+// CHECK: %[[BLOCK:.*]] = "kernel.block_id"() {dimension = "x"}
+// CHECK: "kernel.load_global"(%[[SYMBOLS]], %c0)
+// CHECK: %[[COUNT:.*]] = affine.apply {{.*}} floordiv 32
+// CHECK: %[[FIRST:.*]] = arith.cmpi ult, %[[BLOCK]], %[[COUNT]]
+// CHECK: scf.if %[[FIRST]]
+// CHECK:   "kernel.load_global"(%[[A]], %[[BLOCK]])
+// CHECK:   "kernel.store_global"(%{{.*}}, %[[B]], %[[BLOCK]])
+// CHECK: else
+// CHECK:   %[[LOCAL:.*]] = arith.subi %[[BLOCK]], %[[COUNT]]
+// CHECK-DAG: %[[COLUMN:.*]] = arith.remui %[[LOCAL]], %c4
+// CHECK-DAG: %[[ROW:.*]] = arith.divui %[[LOCAL]], %c4
+// CHECK:   arith.addi %[[ROW]], %[[COLUMN]]
+// CHECK:   arith.negf
+}
+}
