@@ -24,9 +24,6 @@ module attributes {primop.symbols = {seq = array<i64: 1, 64>}} {
 // CHECK-SAME: fma.rn.f32
 // CHECK-SAME: ex2.approx.f32
 // CHECK-SAME: st.global
-
-
-
 func.func @main() attributes {primop.entry} {
   %x = "primop.input"() {kind = "argument", label = "x", shape = affine_map<()[seq] -> (seq, 256)>} : () -> tensor<?x256xbf16>
   %w = "primop.input"() {kind = "weight", label = "w", shape = affine_map<()[seq] -> (64, 256)>} : () -> tensor<64x256xbf16>

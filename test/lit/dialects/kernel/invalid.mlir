@@ -74,3 +74,14 @@ func.func @warp_reduce(%value: f32, %vector: vector<4xf32>) {
   %type = "kernel.warp_reduce"(%value) {kind = "max", lanes = array<i64: 1>} : (f32) -> i32
   return
 }
+
+// -----
+
+// Another block's shared memory is read a scalar at a time.
+func.func @load_remote(%global: memref<256xf32, 1>, %shared: memref<256xf32, 3>, %i: index) {
+  // expected-error@+1 {{'kernel.load_remote' op buffer must be one-dimensional in address space 3, but is memref<256xf32, 1>}}
+  %space = "kernel.load_remote"(%global, %i, %i) : (memref<256xf32, 1>, index, index) -> f32
+  // expected-error@+1 {{result must be a scalar, but is vector<2xf32>}}
+  %wide = "kernel.load_remote"(%shared, %i, %i) : (memref<256xf32, 3>, index, index) -> vector<2xf32>
+  return
+}

@@ -54,3 +54,15 @@ func.func @launch() {
   "kernel.grid_wait"() : () -> ()
   return
 }
+
+// Blocks of a cluster know their number, wait for each other and read each other's shared memory.
+// CHECK-LABEL: func.func @cluster
+// CHECK: %[[RANK:.*]] = "kernel.cluster_rank"() : () -> index
+// CHECK: "kernel.cluster_barrier"() : () -> ()
+// CHECK: "kernel.load_remote"(%{{.*}}, %{{.*}}, %[[RANK]]) : (memref<32xf32, 3>, index, index) -> f32
+func.func @cluster(%parts: memref<32xf32, 3>, %i: index) {
+  %rank = "kernel.cluster_rank"() : () -> index
+  "kernel.cluster_barrier"() : () -> ()
+  %remote = "kernel.load_remote"(%parts, %i, %rank) : (memref<32xf32, 3>, index, index) -> f32
+  return
+}

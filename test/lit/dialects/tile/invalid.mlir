@@ -143,3 +143,16 @@ func.func @dot(%lhs: vector<4x1x2xf32>, %rhs: vector<1x8x2xf32>, %flat: vector<8
   %result = "tile.dot"(%lhs, %rhs, %acc) : (vector<4x1x2xf32>, vector<1x8x2xf32>, vector<4x8x1xf32>) -> vector<4x8x2xf32>
   return
 }
+
+// -----
+
+// Elements are repeated a whole number of times, and stay what they are.
+func.func @spread(%x: vector<4x2xf32>) {
+  // expected-error@+1 {{'tile.spread' op axis 1: 2 elements cannot be repeated to 5}}
+  %part = "tile.spread"(%x) : (vector<4x2xf32>) -> vector<4x5xf32>
+  // expected-error@+1 {{result must have the rank and the elements of vector<4x2xf32>, but is vector<8xf32>}}
+  %rank = "tile.spread"(%x) : (vector<4x2xf32>) -> vector<8xf32>
+  // expected-error@+1 {{result must have the rank and the elements of vector<4x2xf32>, but is vector<4x4xf16>}}
+  %element = "tile.spread"(%x) : (vector<4x2xf32>) -> vector<4x4xf16>
+  return
+}

@@ -47,3 +47,17 @@ func.func @compute(%i: index, %j: index, %x: vector<4x32xf32>, %lhs: vector<4x1x
   %products = "tile.dot"(%lhs, %rhs, %acc) : (vector<4x1x2xbf16>, vector<1x32x2xbf16>, vector<4x32x1xf32>) -> vector<4x32x1xf32>
   return
 }
+
+// An axis that is spread over a cluster may keep one result for each of its blocks, which is repeated to their threads, or
+// combined in a second step where an element is stored.
+// CHECK-LABEL: func.func @cluster
+// CHECK-SAME: %[[X:.*]]: vector<4x32xf32>
+// CHECK: %[[PARTS:.*]] = "tile.reduce"(%[[X]]) {axes = array<i64: 1>, kind = "max"} : (vector<4x32xf32>) -> vector<4x2xf32>
+// CHECK: "tile.spread"(%[[PARTS]]) : (vector<4x2xf32>) -> vector<4x32xf32>
+// CHECK: "tile.reduce"(%[[PARTS]]) {axes = array<i64: 1>, kind = "max", owned = true} : (vector<4x2xf32>) -> vector<4x1xf32>
+func.func @cluster(%x: vector<4x32xf32>) {
+  %parts = "tile.reduce"(%x) {kind = "max", axes = array<i64: 1>} : (vector<4x32xf32>) -> vector<4x2xf32>
+  %repeated = "tile.spread"(%parts) : (vector<4x2xf32>) -> vector<4x32xf32>
+  %whole = "tile.reduce"(%parts) {kind = "max", axes = array<i64: 1>, owned = true} : (vector<4x2xf32>) -> vector<4x1xf32>
+  return
+}
