@@ -141,9 +141,17 @@ class FragmentLowering(ABC):
 
     def lower_block(self, block: ir.Block) -> None:
         """Lowers every op of a block but its terminator."""
-        for op in list(block.operations)[:-1]:
-            with op.operation.location:
-                self.lower(op)
+        ops = list(block.operations)[:-1]
+        while ops:
+            together = [ops[0]]
+            while isinstance(ops[0], tile.Reduce) and len(together) < len(ops) and _alike(ops[0], ops[len(together)]):
+                together.append(ops[len(together)])
+            with ops[0].operation.location:
+                if isinstance(ops[0], tile.Reduce):
+                    self._lower_reduces(together)
+                else:
+                    self.lower(ops[0])
+            ops = ops[len(together):]
 
     def lower(self, op: ir.OpView) -> None:
         name = op.operation.name
@@ -153,8 +161,6 @@ class FragmentLowering(ABC):
             self._lower_store(op)
         elif isinstance(op, tile.IndexTile):
             self.tiles[op.result] = self._lower_index(op)
-        elif isinstance(op, tile.Reduce):
-            self.tiles[op.result] = self._lower_reduce(op)
         elif isinstance(op, tile.Dot):
             self.tiles[op.result] = self.dot(op, *(self.tiles[v] for v in op.operands))
         elif isinstance(op, tile.ProgramId):
@@ -300,24 +306,29 @@ class FragmentLowering(ABC):
             order.append(flat)
         return vector.shuffle(value, value, order)
 
-    def _lower_reduce(self, op: tile.Reduce) -> Fragments:
-        source, axes = self.tiles[op.value], list(op.axes)
-        before, after = list(op.value.type.shape), list(op.result.type.shape)
-        layout = self.layout(after)
-        combine = combiner(op.kind, source.element)
-        values: dict[Coordinates, ir.Value] = {}
-        for c, value in source.values.items():
-            at = tuple(0 if i in axes else x for i, x in enumerate(c))
-            values[at] = combine(values[at], value) if at in values else value
-        values = {c: self._reduce_inside(v, source.layout.box, axes, op.kind, combine) for c, v in values.items()}
+    def _lower_reduces(self, ops: list[tile.Reduce]) -> None:
+        """Reductions of one kind along the same axes, one after the other: what they exchange between threads is shared."""
+        first, axes = ops[0], list(ops[0].axes)
+        values: dict[Coordinates, ir.Value] = {}  # the number of the op follows the register coordinates
+        for n, op in enumerate(ops):
+            source = self.tiles[op.value]
+            combine = combiner(op.kind, source.element)
+            partial: dict[Coordinates, ir.Value] = {}
+            for c, value in source.values.items():
+                at = (*(0 if i in axes else x for i, x in enumerate(c)), n)
+                partial[at] = combine(partial[at], value) if at in partial else value
+            values |= {c: self._reduce_inside(v, source.layout.box, axes, op.kind, combine) for c, v in partial.items()}
+        before, after = list(first.value.type.shape), list(first.result.type.shape)
         schedule = self.schedule.axes
         threads = [a for a in axes if before[a] > schedule[a].cluster and after[a] < schedule[a].threads]
         blocks = [a for a in axes if schedule[a].cluster > 1 and after[a] == 1]
         if threads:
-            values = self.reduce_threads(values, op.kind, threads, bool(op.owned))
+            values = self.reduce_threads(values, first.kind, threads, bool(first.owned))
         if blocks:
-            values = self.reduce_cluster(values, op.kind, blocks, bool(op.owned))
-        return Fragments(layout, source.element, values)
+            values = self.reduce_cluster(values, first.kind, blocks, bool(first.owned))
+        for n, op in enumerate(ops):
+            own = {at[:-1]: v for at, v in values.items() if at[-1] == n}
+            self.tiles[op.result] = Fragments(self.layout(op.result.type.shape), op.result.type.element_type, own)
 
     def _reduce_inside(self, value: ir.Value, box: Coordinates, axes: list[int], kind: tile.ReduceKind,
                        combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
@@ -658,6 +669,16 @@ def _unscaled(expr: Linear, units: tuple[int, ...]) -> Linear:
         else:
             result += c * floordiv(Linear(0, ((atom, 1),)), unit)
     return result
+
+
+def _alike(first: tile.Reduce, other: ir.OpView) -> bool:
+    """Whether two reductions can share their exchanges: same kind, axes, element type and sizes along the axes."""
+    if not isinstance(other, tile.Reduce) or other.value == first.result:
+        return False
+    axes = list(first.axes)
+    shapes = [[list(v.type.shape)[a] for a in axes] for op in (first, other) for v in (op.value, op.result)]
+    same = (first.kind, axes, bool(first.owned)) == (other.kind, list(other.axes), bool(other.owned))
+    return same and shapes[:2] == shapes[2:] and first.value.type.element_type == other.value.type.element_type
 
 
 class _Scope:

@@ -265,8 +265,8 @@ class _Emitter:
         mend = self._mend(chain, stage[0], partial[0], largest)
         # The maximum is needed everywhere, to mend what was summed there; the sums only where they are stored.
         owned = True if self.schedule.cluster > 1 else None
-        return [largest, *(self._reduced_tile(r, arith.mulf(*self._aligned(v, mend)), sizes, owned)
-                           for r, v in zip(stage[1:], partial[1:], strict=True))]
+        mended = [arith.mulf(*self._aligned(v, mend)) for v in partial[1:]]  # all first: the reductions then share barriers
+        return [largest, *(self._reduced_tile(r, v, sizes, owned) for r, v in zip(stage[1:], mended, strict=True))]
 
     def _accumulate_online(self, stage: list[Reduction], values: list[ir.Value]) -> list[ir.Value]:
         maximum, chain = stage[0], self._chain(stage)

@@ -387,7 +387,7 @@ class _GpuLowering(FragmentLowering):
             if not owned:
                 results += combined(len(parts))
                 continue
-            branch = scf.IfOp(self.stores(at, [1] * len(at)), [element] * len(parts), has_else=True)
+            branch = scf.IfOp(self.stores(at, [1] * len(self.schedule.axes)), [element] * len(parts), has_else=True)
             with ir.InsertionPoint(branch.then_block):
                 scf.YieldOp(combined(len(parts)))
             with ir.InsertionPoint(branch.else_block):
