@@ -68,6 +68,12 @@ def find_gpu() -> tuple[str, str] | None:
     return ARCHITECTURES.get((major, minor), "sm_80"), name
 
 
+def driver_version() -> str:
+    """The CUDA version that the driver supports, such as '13.0'."""
+    number = _check(_driver().cuDriverGetVersion())
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
 @dataclass
 class _Prepared:
     """An entry point ready to launch."""

