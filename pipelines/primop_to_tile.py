@@ -426,6 +426,8 @@ class _Emitter:
     def _scatter(self, op: primop.Scatter) -> None:
         point = self.structure.point
         value, index = self._operand(op, 2, point), self._operand(op, 1, point)
+        if str(index.type.element_type) != INDEX_DTYPE:  # what is outside stays outside
+            index = self._clamped(index, -1, op.extent)
         full = self._shape({a for a in range(self.rank) if Dim(a) in self._point_atoms()})
         where = operand_index(op, 0, (*point, dim(self.rank)), self.ranges)
         tile.Scatter(extent=op.extent, value=self._broadcast(value, full), index=index, dest=self.buffers[op.dest],
@@ -480,11 +482,13 @@ class _Emitter:
                 return self._converted(values[0], element)
             return elementwise(op, self._aligned(*values), element)
 
+    def _clamped(self, index: ir.Value, low: int, high: int) -> ir.Value:
+        """An index within bounds, and only then narrowed."""
+        bounds = [self._splat(v, index.type.element_type, index.type.shape) for v in (low, high)]
+        return self._converted(arith.minsi(arith.maxsi(index, bounds[0]), bounds[1]), ir.Type.parse(INDEX_DTYPE))
+
     def _gather(self, op: primop.Gather, point: Index) -> ir.Value:
-        rows = self._operand(op, 1, point)
-        rows = self._converted(rows, ir.Type.parse(INDEX_DTYPE)) if str(rows.type.element_type) != INDEX_DTYPE else rows
-        low, high = (self._splat(v, rows.type.element_type, rows.type.shape) for v in (0, op.extent - 1))
-        rows = arith.minsi(arith.maxsi(rows, low), high)
+        rows = self._clamped(self._operand(op, 1, point), 0, op.extent - 1)
         where = operand_index(op, 0, (*point, dim(self.rank)), self.ranges)
         axes = self._axes_of(where) | {a for a, n in enumerate(rows.type.shape) if n > 1}
         relevant = tuple(g for g in self.guards if self._axes_of((g,)) <= axes)

@@ -51,8 +51,8 @@ func.func @memory(%x: memref<64xf32, 1>, %flags: memref<64xi1, 1>, %table: memre
   return
 }
 
-// Weights stream past the first cache, 16 bytes at a time; narrower reads have no such instruction. The kernel may use all
-// registers that its share of a multiprocessor has.
+// Weights stream past the first cache, 16 bytes at a time; narrower reads have no such instruction. The kernel may use
+// all registers that its share of a multiprocessor has.
 // CHECK: llvm.func @weights(
 // CHECK-SAME: nvvm.minctasm = 8 : i32
 // CHECK: %[[WORDS:.*]] = llvm.inline_asm has_side_effects {{.*}}"ld.global.L1::no_allocate.L2::256B.v4.b32 {$0, $1, $2, $3}, [$4];"
@@ -66,8 +66,8 @@ func.func @weights(%w: memref<64xbf16, 1>, %table: memref<0xi64, 1>) attributes 
   return
 }
 
-// Threads of a block meet in shared memory, an array of the module that is named after its kernel, and at barriers. Ops of
-// one symbol are one array.
+// Threads of a block meet in shared memory, an array of the module that is named after its kernel, and at barriers. Ops
+// of one symbol are one array.
 // CHECK: llvm.mlir.global internal @block_parts() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<128 x f32>
 // CHECK: llvm.func @block(
 // CHECK: %[[PARTS:.*]] = llvm.mlir.addressof @block_parts : !llvm.ptr<3>
@@ -88,7 +88,8 @@ func.func @block(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {ti
   return
 }
 
-// Lanes combine by one shuffle for each bit, the widest first, so that all get the same sum. Eight bytes go as two words.
+// Lanes combine by one shuffle for each bit, the widest first, so that all get the same sum. Eight bytes go as two
+// words.
 // CHECK: llvm.func @warp(
 // CHECK: %[[FAR:.*]] = nvvm.shfl.sync bfly %{{.*}}, %[[VALUE:.*]], %c16{{.*}} : f32 -> f32
 // CHECK: %[[HALF:.*]] = arith.addf %[[VALUE]], %[[FAR]]

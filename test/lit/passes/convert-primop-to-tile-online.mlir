@@ -9,9 +9,9 @@
 
 module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
 
-// Attention of one query is one kernel. Its loop makes scores, and carries the maximum so far and both sums relative to it.
-// A larger maximum mends the sums by one factor; after the loop the partial sums are mended in the same way, and what was
-// mixed is divided by the total.
+// Attention of one query is one kernel. Its loop makes scores, and carries the maximum so far and both sums relative to
+// it. A larger maximum mends the sums by one factor; after the loop the partial sums are mended in the same way, and
+// what was mixed is divided by the total.
 // CHECK-LABEL: func.func @attention_mul(
 // CHECK: scf.for {{.*}} iter_args(%[[MAX:.*]] = %{{.*}}, %[[MIXED:.*]] = %{{.*}}, %[[TOTAL:.*]] = %{{.*}})
 // CHECK: "tile.dot"

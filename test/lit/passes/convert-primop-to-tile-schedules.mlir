@@ -18,8 +18,8 @@
 
 module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
 
-// Elementwise work is spread along the axis in which memory is contiguous: four registers of a CPU, 16 bytes of bf16 for
-// each of a GPU's threads.
+// Elementwise work is spread along the axis in which memory is contiguous: four registers of a CPU, 16 bytes of bf16
+// for each of a GPU's threads.
 // AVX512-LABEL: func.func @elementwise(
 // AVX512-SAME: layout = array<i64: 1, 1, 1, 1>, name = "x0", walk = "grid"
 // AVX512-SAME: layout = array<i64: 64, 1, 16, 1>, name = "x1", walk = "grid"
@@ -54,8 +54,8 @@ func.func private @norm(%x: tensor<1024x1024xf32> {primop.kind = "argument", pri
   return %y : tensor<1024x1024xf32>
 }
 
-// A matrix product with packed weights: eight rows by two registers of columns, bf16 in pairs, all row tiles of one panel
-// in turn. On a GPU a square of threads, each with a small square of results.
+// A matrix product with packed weights: eight rows by two registers of columns, bf16 in pairs, all row tiles of one
+// panel in turn. On a GPU a square of threads, each with a small square of results.
 // AVX512-LABEL: func.func @matmul(
 // AVX512-SAME: layout = array<i64: 8, 1, 1, 1>, name = "m", walk = "grid"
 // AVX512-SAME: layout = array<i64: 32, 1, 16, 1>, name = "n", walk = "grid"
@@ -72,8 +72,8 @@ func.func private @matmul(%x: tensor<?x1024xbf16> {primop.kind = "argument", pri
   return %sum : tensor<?x1024xf32>
 }
 
-// One row has few accumulators, so several steps along k are in flight: copies of the loop's body on a CPU, and on a GPU a
-// warp for each row, with four 16-byte loads a thread.
+// One row has few accumulators, so several steps along k are in flight: copies of the loop's body on a CPU, and on a
+// GPU a warp for each row, with four 16-byte loads a thread.
 // AVX512-LABEL: func.func @packed_matrix_vector(
 // AVX512-SAME: layout = array<i64: 16, 1, 16, 1>, name = "n", walk = "grid"
 // AVX512-SAME: unroll = 4

@@ -25,7 +25,8 @@ func.func private @whole(%x: tensor<1024xf32> {primop.kind = "argument", primop.
 
 module attributes {primop.symbols = {n = array<i64: 1, 1000>}} {
 
-// Where a tile may reach past an extent, whole tiles are plain and others masked. Memory is as large as the symbol may be.
+// Where a tile may reach past an extent, whole tiles are plain and others masked. Memory is as large as the symbol may
+// be.
 // CHECK-LABEL: func.func @ragged(
 // CHECK-SAME: %[[X:[^:]*]]: memref<1008xf32>
 // CHECK: %[[N:.*]] = "tile.symbol"() {symbol = "n"}
@@ -136,8 +137,8 @@ func.func private @norm(%x: tensor<8x256xf32> {primop.kind = "argument", primop.
 
 module attributes {primop.symbols = {n = array<i64: 1, 1000>}} {
 
-// A symbolic extent is walked by whole tiles and then by one ragged tile, whose missing elements count as the neutral one.
-// bf16 is summed in f32 and rounded once.
+// A symbolic extent is walked by whole tiles and then by one ragged tile, whose missing elements count as the neutral
+// one. bf16 is summed in f32 and rounded once.
 // CHECK-LABEL: func.func @symbolic_sum(
 // CHECK: %[[N:.*]] = "tile.symbol"
 // CHECK: %[[ZEROS:.*]] = arith.constant dense<0.000000e+00> : vector<1x64xf32>
@@ -233,6 +234,16 @@ func.func private @lanes(%x: tensor<16x256xf32> {primop.kind = "argument", primo
 // CHECK: "tile.gather"(%[[TABLE]], %[[INSIDE]], {{.*}}) {map = affine_map<(d0, d1, d2) -> (d2, d1)>}
 func.func private @gather(%table: tensor<100x64xf32> {primop.kind = "weight", primop.shape = #table}, %rows: tensor<4xi32> {primop.kind = "argument", primop.shape = #rows}) -> (tensor<4x64xf32> {primop.shape = #read}) attributes {primop.kernel} {
   %read = "primop.gather"(%table, %rows) {space = #read, maps = [#to_row, #row], extent = 100 : i64} : (tensor<100x64xf32>, tensor<4xi32>) -> tensor<4x64xf32>
+  return %read : tensor<4x64xf32>
+}
+
+// A wide index is clamped before it is narrowed.
+// CHECK: func.func @gather_i64(
+// CHECK: arith.maxsi {{.*}} : vector<1x1xi64>
+// CHECK: %[[INSIDE:.*]] = arith.minsi {{.*}} : vector<1x1xi64>
+// CHECK: arith.trunci %[[INSIDE]] : vector<1x1xi64> to vector<1x1xi32>
+func.func private @gather_i64(%table: tensor<100x64xf32> {primop.kind = "weight", primop.shape = #table}, %rows: tensor<4xi64> {primop.kind = "argument", primop.shape = #rows}) -> (tensor<4x64xf32> {primop.shape = #read}) attributes {primop.kernel} {
+  %read = "primop.gather"(%table, %rows) {space = #read, maps = [#to_row, #row], extent = 100 : i64} : (tensor<100x64xf32>, tensor<4xi64>) -> tensor<4x64xf32>
   return %read : tensor<4x64xf32>
 }
 

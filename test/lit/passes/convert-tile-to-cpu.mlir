@@ -272,8 +272,8 @@ func.func @flags(%x: memref<64xi1>, %y: memref<64xi1>) attributes {tile.kernel, 
 module {
 module @kernels {
 
-// Origins are multiples of their tiles, so the floordiv and mod of a layout go: each register of an interleaved matrix is
-// one load.
+// Origins are multiples of their tiles, so the floordiv and mod of a layout go: each register of an interleaved matrix
+// is one load.
 // CHECK-LABEL: func.func private @interleaved_program(
 // CHECK: %[[OFFSET:.*]] = affine.apply affine_map<(d0, d1) -> (d0 * 256 + d1 * 16)>
 // CHECK: llvm.load {{.*}} -> vector<32xbf16>

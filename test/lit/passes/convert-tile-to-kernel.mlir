@@ -6,8 +6,8 @@
 module attributes {primop.symbols = {past = array<i64: 0, 100>, seq = array<i64: 1, 64>}} {
 module @kernels {
 
-// A kernel takes its buffers as flat arrays and the table of symbols. The axis that is last in the grid's order lies along
-// x, and neighbouring threads along the axis of the vectors.
+// A kernel takes its buffers as flat arrays and the table of symbols. The axis that is last in the grid's order lies
+// along x, and neighbouring threads along the axis of the vectors.
 // CHECK: gpu.module @kernels
 // CHECK-LABEL: func.func @layout(
 // CHECK-SAME: %[[X:[^:]*]]: memref<65536xf32, 1>, %[[W:[^:]*]]: memref<1024xf32, 1>, %[[Y:[^:]*]]: memref<65536xf32, 1>, %[[TABLE:[^:]*]]: memref<2xi64, 1>)
@@ -83,8 +83,8 @@ func.func @folded(%y: memref<2x3x5x64xindex>) attributes {tile.kernel, tile.argu
 module {
 module @kernels {
 
-// A reduction adds a thread's registers and elements, and then over the 16 lanes that share the row. All of them have the
-// sum; the first one writes.
+// A reduction adds a thread's registers and elements, and then over the 16 lanes that share the row. All of them have
+// the sum; the first one writes.
 // CHECK-LABEL: func.func @warp(
 // CHECK: %[[LANE:.*]] = arith.remui %{{.*}}, %c16
 // CHECK: %[[OWN:.*]] = vector.extract
@@ -233,8 +233,8 @@ func.func @dot(%x: memref<256xbf16>, %w: memref<64x256xbf16>, %y: memref<64xf32>
 module {
 module @kernels {
 
-// The threads of an axis may be spread over a cluster of blocks, neighbours along x. Blocks combine after their threads,
-// each reading what the others left, and none ends before all have read.
+// The threads of an axis may be spread over a cluster of blocks, neighbours along x. Blocks combine after their
+// threads, each reading what the others left, and none ends before all have read.
 // CHECK-LABEL: func.func @cluster(
 // CHECK-SAME: kernel.block = 32
 // CHECK-SAME: kernel.cluster = 4

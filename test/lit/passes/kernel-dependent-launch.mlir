@@ -3,8 +3,8 @@
 
 gpu.module @kernels {
 
-// The next kernel may start at once. The weights, and the arithmetic for their place, come before the wait; what another
-// kernel may have written comes after it.
+// The next kernel may start at once. The weights, and the arithmetic for their place, come before the wait; what
+// another kernel may have written comes after it.
 // CHECK-LABEL: func.func @product(
 // CHECK-SAME: %[[X:[^:]*]]: memref<64xf32, 1>, %[[W:[^:]*]]: memref<64xf32, 1>, %[[Y:[^:]*]]: memref<64xf32, 1>
 // CHECK-SAME: kernel.dependent
@@ -52,4 +52,23 @@ func.func @arms(%x: memref<64xf32, 1>, %w: memref<64xf32, 1>, %y: memref<64xf32,
   }
   return
 }
+
+// Symbols change only between runs and are read early; a loop that reads what kernels write is waited for as a whole.
+// CHECK-LABEL: func.func @loop(
+// CHECK: "kernel.load_global"(%{{.*}}) {cache = "plain"} : (memref<1xi64, 1>
+// CHECK: "kernel.grid_wait"
+// CHECK-NEXT: scf.for
+// CHECK-NOT: kernel.grid_wait
+// CHECK: return
+func.func @loop(%x: memref<64xf32, 1>, %symbols: memref<1xi64, 1>) attributes {kernel.block = 32 : i64, tile.arguments = ["read"]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %value = "kernel.load_global"(%symbols, %c0) {cache = "plain"} : (memref<1xi64, 1>, index) -> i64
+  %n = arith.index_cast %value : i64 to index
+  scf.for %i = %c0 to %n step %c1 {
+    %a = "kernel.load_global"(%x, %i) {cache = "plain"} : (memref<64xf32, 1>, index) -> f32
+  }
+  return
+}
+
 }

@@ -1,10 +1,11 @@
-// RUN: tilec-opt %s --pass-pipeline='builtin.module(kernel-merge-launches,canonicalize)' | FileCheck %s
+// RUN: tilec-opt %s --split-input-file --pass-pipeline='builtin.module(kernel-merge-launches,canonicalize)' | FileCheck %s
 
 #shape = affine_map<()[n] -> (n)>
 
 module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
 
-// Two kernels that read the same input are one launch with the arguments of both; the third needs what the first computes.
+// Two kernels that read the same input are one launch with the arguments of both; the third needs what the first
+// computes.
 // CHECK-LABEL: func.func private @layer(
 // CHECK-SAME: %[[X:[^:]*]]: tensor<?xf32>
 // CHECK-NEXT: %[[BOTH:.*]]:2 = call @layer_double_and_negate(%[[X]], %[[X]])
@@ -63,4 +64,44 @@ func.func @layer_negate(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: 
 // CHECK:   arith.addi %[[ROW]], %[[COLUMN]]
 // CHECK:   arith.negf
 }
+}
+
+// -----
+
+#shape = affine_map<() -> (64)>
+
+module {
+
+// Kernels stay apart where one reads what the other writes in place, and where their blocks differ in size.
+// CHECK-LABEL: func.func private @overwritten(
+// CHECK-NEXT: call @reader(
+// CHECK-NEXT: call @writer(
+// CHECK-LABEL: func.func private @block_sizes(
+// CHECK-NEXT: call @reader(
+// CHECK-NEXT: call @wide_reader(
+func.func private @overwritten(%x: tensor<64xf32> {primop.kind = "state", primop.shape = #shape}) -> (tensor<64xf32>, tensor<64xf32>) attributes {primop.chunk} {
+  %a = call @reader(%x) : (tensor<64xf32>) -> tensor<64xf32>
+  %b = call @writer(%x) : (tensor<64xf32>) -> tensor<64xf32>
+  return %a, %b : tensor<64xf32>, tensor<64xf32>
+}
+func.func private @block_sizes(%x: tensor<64xf32> {primop.kind = "argument", primop.shape = #shape}) -> (tensor<64xf32>, tensor<64xf32>) attributes {primop.chunk} {
+  %a = call @reader(%x) : (tensor<64xf32>) -> tensor<64xf32>
+  %b = call @wide_reader(%x) : (tensor<64xf32>) -> tensor<64xf32>
+  return %a, %b : tensor<64xf32>, tensor<64xf32>
+}
+func.func private @reader(tensor<64xf32> {primop.kind = "argument", primop.shape = #shape}) -> (tensor<64xf32> {primop.shape = #shape})
+func.func private @wide_reader(tensor<64xf32> {primop.kind = "argument", primop.shape = #shape}) -> (tensor<64xf32> {primop.shape = #shape})
+func.func private @writer(tensor<64xf32> {primop.kind = "state", primop.shape = #shape}) -> (tensor<64xf32> {primop.shape = #shape})
+gpu.module @kernels {
+  func.func @reader(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read", "write"], kernel.block = 32 : i64, kernel.grid = [affine_map<() -> (2)>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+    return
+  }
+  func.func @wide_reader(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read", "write"], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> (2)>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+    return
+  }
+  func.func @writer(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["write"], kernel.block = 32 : i64, kernel.grid = [affine_map<() -> (2)>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+    return
+  }
+}
+
 }

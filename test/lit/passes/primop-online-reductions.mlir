@@ -1,7 +1,7 @@
 // RUN: tilec-opt %s --split-input-file --pass-pipeline='builtin.module(primop-online-reductions)' --mlir-print-local-scope | FileCheck %s
 
-// One query over a cache: the division by the total leaves the product with the values, and everything from the scores to
-// that product is marked as one chain. The reads of keys and values are not part of it.
+// One query over a cache: the division by the total leaves the product with the values, and everything from the scores
+// to that product is marked as one chain. The reads of keys and values are not part of it.
 // CHECK-LABEL: func.func private @main_layer(
 // CHECK-SAME: %[[Q:.*]]: tensor<1x4x16xf32> {{{.*}}, %[[K:.*]]: tensor<2x72x16xf32> {{{.*}}, %[[V:.*]]: tensor<2x72x16xf32> {
 // CHECK: %[[PRODUCTS:.*]] = "primop.mul"(%[[Q]], %[[K]])

@@ -32,7 +32,8 @@ func.func private @scatter(%cache: tensor<16x8xf32> {primop.kind = "state", prim
 #cache = affine_map<() -> (16, 8)>
 #identity = affine_map<(i, j) -> (i, j)>
 
-// An output that replaces a state but was computed elsewhere is written onto it, row by row, after the others have read it.
+// An output that replaces a state but was computed elsewhere is written onto it, row by row, after the others have read
+// it.
 // CHECK-LABEL: func.func @computed
 // CHECK: %[[CACHE:.*]] = "primop.input"() {kind = "state"
 // CHECK-NEXT: %[[POWERS:.*]] = call @exp2(%[[CACHE]])

@@ -1,4 +1,5 @@
-// A matrix product with a bias and an activation, from primops to LLVM's dialect, as one text of tilec's and upstream's passes.
+// A matrix product with a bias and an activation, from primops to LLVM's dialect, as one text of tilec's and upstream's
+// passes.
 // RUN: tilec-opt %s --pass-pipeline='builtin.module( \
 // RUN:   primop-decompose-softmax, tilec-cse, tilec-dce, primop-partition, primop-group, primop-inplace-scatter, \
 // RUN:   primop-write-states, primop-fuse, primop-group, primop-pack-weights{target=x86-64-avx512bf16}, \

@@ -12,8 +12,8 @@ func.func @place() {
   return
 }
 
-// Global memory is read and written by scalars and short vectors, at an offset in elements; what is read once streams by
-// the caches.
+// Global memory is read and written by scalars and short vectors, at an offset in elements; what is read once streams
+// by the caches.
 // CHECK-LABEL: func.func @global
 // CHECK-SAME: %[[BUFFER:.*]]: memref<256xf32, 1>, %[[I:.*]]: index
 // CHECK: %[[SCALAR:.*]] = "kernel.load_global"(%[[BUFFER]], %[[I]]) {cache = "stream"} : (memref<256xf32, 1>, index) -> f32

@@ -48,8 +48,8 @@ func.func @compute(%i: index, %j: index, %x: vector<4x32xf32>, %lhs: vector<4x1x
   return
 }
 
-// An axis that is spread over a cluster may keep one result for each of its blocks, which is repeated to their threads, or
-// combined in a second step where an element is stored.
+// An axis that is spread over a cluster may keep one result for each of its blocks, which is repeated to their threads,
+// or combined in a second step where an element is stored.
 // CHECK-LABEL: func.func @cluster
 // CHECK-SAME: %[[X:.*]]: vector<4x32xf32>
 // CHECK: %[[PARTS:.*]] = "tile.reduce"(%[[X]]) {axes = array<i64: 1>, kind = "max"} : (vector<4x32xf32>) -> vector<4x2xf32>
