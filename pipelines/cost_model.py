@@ -144,11 +144,6 @@ def _axis_names(structure: Structure) -> list[str]:
     return names
 
 
-    def online(self) -> Schedule:
-        """One loop for a chain of reductions: element by element unless the target knows better."""
-        return self.schedule(dot=True)
-
-
 class _CpuPlan(_Plan):
     """Vectors along one axis; enough independent accumulators to hide the latency of a fused multiply-add."""
 
@@ -160,6 +155,16 @@ class _CpuPlan(_Plan):
         """At most `vectors` registers along an axis, fewer for short axes."""
         have = -(-largest(self.structure, axis) // self.lanes)
         return next(n for n in (8, 4, 2, 1) if n <= vectors and (n <= have or n == 1))
+
+    def online(self) -> Schedule:
+        """A chain of reductions one element at a time, vectors along what the last sum keeps."""
+        s = self.structure
+        cache = [a for a in s.accesses if not a.store]
+        for d in s.inner:  # one tile holds all of it: the accumulators live through the loop
+            size = largest(s, d)
+            vectors = size % self.lanes == 0 and any(is_contiguous(a.offset, [(d, self.lanes)], s.ranges) for a in cache)
+            self.set(d, size // self.lanes if vectors else size, vector=self.lanes if vectors else 1)
+        return self.schedule(dot=True)
 
     def elementwise(self) -> Schedule:
         axis = self.streamed_axis()

@@ -248,6 +248,10 @@ class _Emitter:
 
     def _online_stage(self, stage: list[Reduction]) -> None:
         maximum, chain = stage[0], self._chain(stage)
+        for a in self.structure.inner:
+            if self.structure.extents[a] != linear(self.tiles[a]):
+                raise PassFailure(f"an online chain needs axis {self.schedule.axes[a].name} in one tile, but its extent is "
+                                  f"{self.structure.extents[a]} and its tile {self.tiles[a]}", maximum.op.operation.location)
         start = []
         for reduction in stage:
             start.append(self._neutral(reduction, self._accumulator_shape(reduction)))

@@ -14,8 +14,8 @@ from tilec.errors import TargetError
 class CpuTarget:
     """A processor: LLVM's name for it, and the features that change the code we make.
 
-    `vector_bytes` is the register width (16 to 64). `bf16_dot` means AVX512_BF16's pair product, `fused` a fused
-    multiply-add in hardware.
+    `vector_bytes` is the register width (16 to 64). `bf16_dot` means AVX512_BF16: its pair product and conversions. `fused`
+    means a multiply-add in hardware, `f16` conversions from and to f16.
     """
 
     name: str
@@ -25,6 +25,7 @@ class CpuTarget:
     features: tuple[str, ...] = ()
     bf16_dot: bool = False
     fused: bool = True
+    f16: bool = True
     kind: str = field(default="cpu", init=False)
 
     @property
@@ -61,7 +62,7 @@ CPU_TARGETS = {t.name: t for t in (
     CpuTarget("x86-64-avx512bf16", "x86_64", "x86-64-v4", 64, ("+avx512bf16",), True),
     CpuTarget("x86-64-avx512", "x86_64", "x86-64-v4", 64),
     CpuTarget("x86-64-avx2", "x86_64", "x86-64-v3", 32),
-    CpuTarget("x86-64", "x86_64", "x86-64", 16, fused=False),
+    CpuTarget("x86-64", "x86_64", "x86-64", 16, fused=False, f16=False),
     CpuTarget("aarch64", "aarch64", "generic", 16),
 )}
 

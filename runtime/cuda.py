@@ -95,9 +95,7 @@ class CudaProgram:
         self._d = driver = _driver()
         if self.manifest.kind != "gpu":
             raise TargetError(f"this artifact was compiled for {self.manifest.target}, not for a GPU")
-        _check(driver.cuInit(0))
-        found = find_gpu()
-        if found is None:
+        if find_gpu() is None:
             raise TargetError("no NVIDIA GPU of compute capability 8.0 or newer was found; use --target cpu")
         device = _check(driver.cuDeviceGet(0))
         self._device = device

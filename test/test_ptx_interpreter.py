@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 import shutil
 import subprocess
 import time
@@ -16,6 +17,8 @@ import pytest
 from mlir import ir
 from mlir.dialects import gpu
 from mlir.passmanager import PassManager
+from tilec.frontend.config import ModelConfig
+from tilec.model_compiler import compile_model
 
 from .ptx import Fault, Memory, Module, Unsupported, bf16_to_f32, f32_to_bf16, parse
 
@@ -1026,9 +1029,211 @@ def test_what_is_not_modelled_is_refused_and_never_skipped(body: str) -> None:
     assert body.rstrip(";")[:12] in str(caught.value)
 
 
-def test_a_cluster_is_refused_but_does_not_stand_in_the_way_of_other_kernels() -> None:
-    with pytest.raises(Unsupported, match="reqnctapercluster"):
-        module("", "a", directives=".reqnctapercluster 2, 1, 1").kernel("k")
+def test_what_is_not_modelled_does_not_stand_in_the_way_of_other_kernels() -> None:
+    with pytest.raises(Unsupported, match="maxclusterrank"):
+        module("", "a", directives=".maxclusterrank 8").kernel("k")
+
+
+# Clusters of blocks
+
+
+CLUSTER = """
+    .shared .align 16 .b32 word[128];
+    mov.u32 %r2, %cluster_ctarank; mov.u32 %r3, %ctaid.x;
+    mov.b64 %d3, word; mad.wide.u32 %d4, %r1, 16, %d3; cvt.u32.u64 %r4, %d4;
+    mad.lo.u32 %r5, %r3, 128, %r1;
+    mad.wide.u32 %d9, %r5, 4, %d1;
+    mad.lo.u32 %r6, %r3, 1000, %r1;
+    add.u32 %r7, %r2, 1; and.b32 %r7, %r7, 3;
+"""
+MEET = "    barrier.cluster.arrive.aligned;\n    barrier.cluster.wait.aligned;\n"
+WRITE = "    st.shared.b32 [%d4], %r6;\n"
+REMOTE = "    { .reg .b32 remote; mapa.shared::cluster.u32 remote, %r4, %r7; ld.shared::cluster.b32 %r8, [remote]; }\n"
+STORE = "    st.global.b32 [%d9], %r8;\n"
+FOUR = ".explicitcluster .reqnctapercluster 4, 1, 1"
+
+
+def clustered(body: str, grid: int = 4, check: bool = True, **options: Any) -> Array:
+    """Run a body of 32 threads a block in clusters of four blocks; row b of the result is what block b left in `out`."""
+    kernel = module(CLUSTER + body, "out", directives=FOUR, check=check)
+    return launch(kernel, np.zeros((grid, 128), "u4"), grid=grid, **options)[0][:, :32]
+
+
+@pytest.mark.parametrize("batch_threads", [1, 256, 8192])
+def test_blocks_of_a_cluster_read_and_write_the_shared_memory_of_each_other(batch_threads: int) -> None:
+    block, lane = np.arange(12)[:, None], np.arange(32)
+    neighbour = block // 4 * 4 + (block + 1) % 4
+    body = WRITE + MEET + REMOTE + STORE + MEET
+    same(clustered(body, 12, batch_threads=batch_threads), neighbour * 1000 + lane)
+    push = """
+    mapa.shared::cluster.u64 %d5, %d4, %r7;
+    mov.b64 %d6, {%r6, %r5};
+    st.shared::cluster.b64 [%d5], %d6;
+    st.shared::cluster.v2.b32 [%d5+8], {%r3, %r3};
+"""
+    pull = "    ld.shared.v4.b32 {%r10, %r11, %r12, %r13}, [%d4]; add.u32 %r8, %r10, %r13;\n"
+    before = block // 4 * 4 + (block + 3) % 4
+    same(clustered(MEET + push + MEET + pull + STORE, 12), before * 1001 + lane)
+    wide = pull.replace("ld.shared.v4.b32", "ld.shared::cluster.v4.u32").replace("[%d4]", "[%d5]")
+    same(clustered(MEET + push + MEET + wide + STORE + MEET, 12), block * 1001 + lane)
+    floats = "mov.b32 %f1, %r6; st.shared::cluster.f32 [%r9], %f1; ld.shared::cluster.f32 %f2, [%r9]; mov.b32 %r8, %f2;"
+    body = MEET + "mapa.shared::cluster.u32 %r9, %r4, %r7;" + floats + STORE + MEET
+    same(clustered(body, 12), block * 1000 + lane)
+
+
+def test_a_block_reaches_its_own_memory_as_a_part_of_the_cluster_and_generic_addresses_reach_the_others() -> None:
+    block, lane = np.arange(4)[:, None], np.arange(32)
+    same(clustered(WRITE + "    ld.shared::cluster.b32 %r8, [%r4];\n" + STORE), block * 1000 + lane)
+    generic = "    cvta.shared.u64 %d5, %d4; mapa.u64 %d6, %d5, %r7; ld.b32 %r8, [%d6];\n"
+    same(clustered(WRITE + MEET + generic + STORE + MEET), (block + 1) % 4 * 1000 + lane)
+
+
+def test_atomics_on_the_shared_memory_of_another_block_count_every_thread() -> None:
+    body = """
+    st.shared.b32 [%d4], 0;
+    {0}
+    mov.b32 %r7, 2; mapa.shared::cluster.u32 %r9, %r4, %r7;
+    and.b32 %r9, %r9, 0xfffffe0f;
+    red.relaxed.cluster.shared::cluster.add.u32 [%r9], 1;
+    {0}
+    ld.shared.b32 %r8, [%d4];
+"""
+    out = clustered(body.replace("{0}", MEET) + STORE)
+    assert out[2].sum() == 128 and not out[[0, 1, 3]].any()
+
+
+def test_special_registers_number_blocks_in_clusters_of_three_dimensions() -> None:
+    names = ["%cluster_ctarank", "%cluster_nctarank"]
+    names += [f"{name}.{axis}" for axis in "xyz" for name in ("%cluster_ctaid", "%cluster_nctaid", "%clusterid", "%nclusterid")]
+    body = """
+    mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ctaid.y; mov.u32 %r4, %ctaid.z;
+    mad.lo.u32 %r3, %r4, 6, %r3; mad.lo.u32 %r2, %r3, 4, %r2;
+    mad.wide.u32 %d9, %r2, 64, %d1; setp.ne.u32 %p1, %r1, 0; @%p1 exit;
+"""
+    body += "".join(f"mov.u32 %r9, {name}; st.global.b32 [%d9+{4 * at}], %r9;\n" for at, name in enumerate(names))
+    kernel = module(body, "out", directives=".reqnctapercluster 2, 3, 1")
+    out = launch(kernel, np.zeros((2, 6, 4, 16), "u4"), grid=(4, 6, 2), batch_threads=500)[0]
+    z, y, x = np.indices((2, 6, 4))
+    for at, value in enumerate([y % 3 * 2 + x % 2, 6, x % 2, 2, x // 2, 2, y % 3, 3, y // 3, 2, 0 * z, 1, z, 2]):
+        same(out[..., at], np.broadcast_to(value, (2, 6, 4)))
+    alone = launch(module(body, "out"), np.zeros((2, 6, 4, 16), "u4"), grid=(4, 6, 2))[0]
+    same(alone[1, 5, 3], [0, 1, 0, 1, 3, 4, 0, 1, 5, 6, 0, 1, 1, 2, 0, 0])
+
+
+def test_a_grid_that_is_no_multiple_of_its_clusters_is_refused() -> None:
+    kernel = module("", "a", directives=FOUR)
+    for grid in (2, 6, (4, 1)):
+        fits = grid == (4, 1)
+        if fits:
+            launch(kernel, 4, grid=grid)
+            continue
+        with pytest.raises(ValueError, match="need a grid of whole clusters"):
+            launch(kernel, 4, grid=grid)
+    with pytest.raises(ValueError, match="requires clusters of"):
+        launch(kernel, 4, grid=4, cluster=2)
+    explicit = module("", "a", directives=".explicitcluster")
+    with pytest.raises(ValueError, match="need cluster="):
+        launch(explicit, 4, grid=4)
+    launch(explicit, 4, grid=4, cluster=2)
+    with pytest.raises(ValueError, match="at most 16 blocks"):
+        launch(explicit, 4, grid=32, cluster=32)
+
+
+def test_the_halves_of_a_cluster_barrier_may_have_other_work_between_them() -> None:
+    body = WRITE + "    barrier.cluster.arrive.release;\n    mad.wide.u32 %d5, %r1, 16, %d3; ld.shared.b32 %r10, [%d5];\n"
+    body += "    barrier.cluster.wait.acquire;\n" + REMOTE + STORE + MEET
+    same(clustered(body), (np.arange(4)[:, None] + 1) % 4 * 1000 + np.arange(32))
+
+
+def test_a_cluster_barrier_does_not_wait_for_threads_that_have_exited() -> None:
+    body = "    setp.eq.u32 %p1, %r2, 3; @%p1 exit; setp.gt.u32 %p2, %r1, 8; @%p2 exit;\n"
+    body += "    barrier.cluster.arrive; barrier.cluster.wait;\n    mov.b32 %r8, 7;\n" + STORE
+    same(clustered(body), np.where((np.arange(4)[:, None] < 3) & (np.arange(32) < 9), 7, 0))
+    late = "    setp.ne.u32 %p1, %r2, 3; @%p1 bra STAY; bar.sync 0; exit;\nSTAY:\n    mov.b32 %r8, 7;\n" + MEET + STORE
+    same(clustered(late), np.where(np.arange(4)[:, None] < 3, np.full(32, 7), 0))
+
+
+def test_what_one_block_learns_at_a_barrier_it_may_pass_on_at_the_next_one() -> None:
+    """Thread 0 writes, its block meets, and thread 31, in another warp, alone tells the cluster."""
+    body = CLUSTER + """
+    st.shared.b32 [%d4], %r6;
+    bar.sync 0;
+    setp.lt.u32 %p1, %r1, 32;
+    @%p1 barrier.cluster.arrive.relaxed.aligned; @!%p1 barrier.cluster.arrive.release.aligned;
+    barrier.cluster.wait.aligned;
+""" + REMOTE + MEET
+    body = body.replace("word[128]", "word[256]")
+    launch(module(body, "out", 64, directives=FOUR), 4, grid=4)
+    with pytest.raises(Fault, match="data race: no barrier since thread number 0 of the block of rank 1 wrote"):
+        launch(module(body.replace("bar.sync 0;", ""), "out", 64, directives=FOUR), 4, grid=4)
+
+
+WAIT = "    barrier.cluster.wait.aligned;\n"
+RELAXED = MEET.replace("arrive", "arrive.relaxed")
+PUSH = "    mapa.shared::cluster.u32 %r9, %r4, %r7; st.shared::cluster.b32 [%r9], %r6;\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (MEET + WRITE + REMOTE + MEET, "data race: no barrier since thread number 0 of the block of rank 1 wrote"),
+        (RELAXED + WRITE + RELAXED + REMOTE + MEET, "data race: no barrier since thread number 0 of the block of rank 1 wrote"),
+        (MEET + WRITE + "bar.sync 0;" + REMOTE + MEET, "data race: no barrier since .* of rank 1 wrote"),
+        (MEET + "barrier.cluster.arrive;" + WRITE + "barrier.cluster.wait;" + REMOTE + MEET, "data race: .* of rank 1 wrote"),
+        (WRITE + MEET + REMOTE + WRITE + MEET, "data race: no barrier since thread number 0 of the block of rank 3 read"),
+        (WRITE + MEET + REMOTE + "bar.sync 0;" + WRITE + MEET, "data race: no barrier since .* of rank 3 read"),
+        (WRITE + MEET + PUSH + MEET, None),
+        (MEET + PUSH + WRITE + MEET, "data race: no barrier since .* of rank 3 wrote"),
+        (MEET + PUSH + "mov.b32 %r7, 3;" + PUSH + MEET, "data race"),
+        (MEET + "mov.b32 %r7, 3;" + PUSH + MEET, "data race: another thread writes the same shared byte"),
+        (MEET + PUSH + "bar.sync 0; ld.shared.b32 %r8, [%d4];" + MEET, "data race: no barrier since .* of rank 3 wrote"),
+        (MEET + REMOTE + MEET, "never written: this shared memory"),
+        (MEET + "add.u32 %r4, %r4, 64;" + PUSH + MEET, "out of bounds: 4 bytes at shared"),
+        (MEET + "add.u32 %r4, %r4, 2;" + PUSH + MEET, "misaligned"),
+        (MEET + PUSH.replace(".b32 [%r9], %r6", ".v2.b32 [%r9+4], {%r6, %r6}") + MEET, "misaligned"),
+        (MEET + "mov.b32 %r7, 4;" + PUSH + MEET, "mapa: no block of rank 4 in a cluster of 4"),
+        (MEET + PUSH.replace("st.", "mapa.shared::cluster.u32 %r9, %r9, %r7; st.") + MEET, "no address in this block's shared"),
+        (MEET + "mov.b32 %r9, 0x06000400; st.shared::cluster.b32 [%r9], 0;" + MEET, "no block has the shared::cluster address"),
+        (MEET + PUSH.replace("st.shared::cluster", "st.shared") + MEET, "out of bounds: 4 bytes at shared"),
+        (PUSH + MEET, "remote access: the block of rank 1 may not have started"),
+        (RELAXED + PUSH + MEET, None),
+        (WRITE + MEET + REMOTE, "this block exits, and no cluster barrier ensures"),
+        (WRITE + MEET + REMOTE + RELAXED, "this block exits, and no cluster barrier ensures"),
+        (WRITE + MEET + "setp.eq.u32 %p1, %r2, 1; @%p1 exit;" + REMOTE, "remote access: the block of rank 1 has exited"),
+        (MEET + WAIT, "wait without an arrive"),
+        (WAIT, "wait without an arrive"),
+        ("barrier.cluster.arrive; barrier.cluster.arrive;" + WAIT, "arrive twice"),
+        ("setp.lt.u32 %p1, %r1, 9; @%p1 barrier.cluster.arrive;" + WAIT, "wait without an arrive"),
+        ("setp.lt.u32 %p1, %r1, 9; @%p1 barrier.cluster.arrive.aligned;", "deadlock, divergent barrier"),
+        ("setp.lt.u32 %p1, %r1, 9; @%p1 exit;" + MEET, "divergent barrier: .aligned, but this lane of the warp has exited"),
+        ("setp.eq.u32 %p1, %r2, 2; @%p1 bar.sync 1, 64;" + MEET, "deadlock, divergent barrier"),
+        ("setp.ne.u32 %p1, %r2, 2; @%p1 bra A; bar.sync 1, 64; exit;\nA:" + MEET, "deadlock, divergent barrier"),
+    ],
+)
+def test_a_mistake_with_clusters_is_found_or_there_is_none(body: str, message: str | None) -> None:
+    if message is None:
+        clustered(body, 8)
+        return
+    for batch_threads in (128, 8192):
+        with pytest.raises(Fault, match=message) as caught:
+            clustered(body, 8, batch_threads=batch_threads)
+        assert caught.value.kernel == "k" and caught.value.block[0] < 4
+
+
+def test_a_reader_from_another_block_is_not_forgotten_for_those_of_the_block_itself() -> None:
+    own = "    mad.wide.u32 %d5, %r1, 16, %d3; ld.shared.b32 %r10, [%d3]; ld.shared.b32 %r10, [%d3+16];\n"
+    body = WRITE + MEET + REMOTE + own + "bar.sync 0;" + WRITE + MEET
+    with pytest.raises(Fault, match="data race: no barrier since .* of rank 3 read"):
+        clustered(body)
+    clustered(WRITE + MEET + REMOTE + own + MEET + WRITE)
+
+
+def test_a_thread_that_waited_for_the_previous_kernel_may_tell_the_cluster() -> None:
+    body = "    setp.eq.u32 %p1, %r2, 1; @%p1 griddepcontrol.wait;\n" + MEET + STORE.replace("%r8", "%r6")
+    clustered(body, pending=[0])
+    for wrong in (body.replace(MEET, ""), body.replace(MEET, RELAXED)):
+        with pytest.raises(Fault, match=r"before griddepcontrol\.wait"):
+            clustered(wrong, pending=[0])
 
 
 # Code from MLIR
@@ -1201,3 +1406,61 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
     assert np.isnan(memory.read(memory.alloc(64), 16, "f4")).all()
     with pytest.raises(ValueError, match="need"):
         memory.read(memory.alloc(64), 17, "f4")
+
+
+# Kernels of the compiler
+
+
+def attention(dtype: str, context: int, head_dim: int, heads: int = 4) -> tuple[str, str, int]:
+    """The text and name of the compiler's attention at decode, and its blocks: a cluster for each of two key heads."""
+    config = ModelConfig(96, 64, 96, 2, heads, 2, head_dim, 1e-5, 1e4, context, True)
+    artifact = compile_model(config, "sm_90a", dtype, context)
+    (name,) = [each for each in artifact.manifest.kernels if each.startswith("decode_layer_attention")]
+    return artifact.files[f"{name}.ptx"].decode(), name, 2 * 8
+
+
+def attend(text: str, name: str, grid: int, dtype: str, context: int, head_dim: int, length: int) -> tuple[Array, Array]:
+    """What the kernel gives for a cache that is NaN beyond `length`, and what it should give."""
+    encode = f32_to_bf16 if dtype == "bf16" else lambda x: x
+    decode = bf16_to_f32 if dtype == "bf16" else lambda x: x
+    query, keys, values = (
+        encode(RNG.standard_normal((2, rows, head_dim)).astype("f4") * 2) for rows in (2, context, context)
+    )
+    keys[:, length:], values[:, length:] = (0xFFFF, 0xFFFF) if dtype == "bf16" else (np.nan, np.nan)
+    memory = Memory()
+    pointers = [memory.alloc(each) for each in (query, keys, values, query.nbytes, np.array([length - 1]))]
+    kernel = parse(text).kernel(name)
+    report = kernel.launch(grid=grid, args=pointers, memory=memory, pending=pointers[:4])
+    assert report.waited and report.launched_dependents
+    query, keys, values = (decode(each).astype("f8") for each in (query, keys[:, :length], values[:, :length]))
+    scores = np.einsum("hqd,htd->hqt", query, keys) / math.sqrt(head_dim)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = np.einsum("hqt,htd->hqd", weights / weights.sum(-1, keepdims=True), values)
+    return memory.read(pointers[3], (2, 2, head_dim), "bf16" if dtype == "bf16" else "f4"), expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "context", "head_dim", "lengths"),
+    [
+        ("f32", 64, 16, [1, 2, 33, 63, 64]),
+        ("f32", 8192, 16, [1, 33, 63, 128, 129, 1000, 4095, 4096, 4097, 8192]),
+        ("bf16", 2048, 64, [1, 33, 63, 127, 1023, 1024, 1025, 2048]),
+    ],
+)
+def test_attention_over_a_cluster_is_that_of_numpy(dtype: str, context: int, head_dim: int, lengths: list[int]) -> None:
+    text, name, grid = attention(dtype, context, head_dim)
+    assert ".reqnctapercluster 8" in text and "ld.shared::cluster" in text
+    for length in lengths:
+        got, expected = attend(text, name, grid, dtype, context, head_dim, length)
+        tolerance = 1e-2 if dtype == "bf16" else 2e-5
+        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance, err_msg=f"length {length}")
+
+
+def test_every_cluster_barrier_of_the_compilers_attention_is_needed() -> None:
+    text, name, grid = attention("f32", 64, 16)
+    meet = re.compile(r"\tbarrier\.cluster\.arrive\.aligned;\s*barrier\.cluster\.wait\.aligned;\n")
+    places = [match.span() for match in meet.finditer(text)]
+    assert len(places) >= 2
+    for start, end in places:
+        with pytest.raises(Fault, match=r"data race|never written|has exited|this block exits|may not have started"):
+            attend(text[:start] + text[end:], name, grid, "f32", 64, 16, 33)

@@ -27,6 +27,14 @@ TO_LLVM = tuple(Upstream(text) for text in (
     "convert-arith-to-llvm", "convert-cf-to-llvm", "convert-func-to-llvm", "reconcile-unrealized-casts", "cse",
 ))
 
+# Before TO_LLVM where the processor has no bf16: arithmetic in f32, and conversions as integer operations on whole vectors,
+# which LLVM would otherwise call a function for, element by element, that a process need not have.
+BF16_BY_F32 = tuple(Upstream(text) for text in (
+    "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32}",
+    "math-extend-to-supported-types{extra-types=f16 target-type=f32}",
+    "arith-expand{include-bf16=true}",
+))
+
 _SPIN = {"x86_64": "pause", "aarch64": "yield"}
 
 # Runs a list of launches on every thread of a team together, with a barrier after each: p[0] counts arrivals, p[16] the
@@ -87,12 +95,83 @@ llvm.func @tilec_run(%launches: !llvm.ptr, %count: i64, %symbols: !llvm.ptr, %th
 """
 
 
+# What LLVM calls to convert f16 where the processor cannot. Up: the exponent is moved by a multiplication, which also brings
+# subnormals into place. Down: an addition of 0.5 rounds what becomes subnormal, integers round the rest.
+_F16 = """
+llvm.func @__extendhfsf2(%h: f16) -> f32 {
+  %magnitude_bits = llvm.mlir.constant(0x7FFF : i32) : i32
+  %infinity = llvm.mlir.constant(0x7C00 : i32) : i32
+  %sign_bit = llvm.mlir.constant(0x8000 : i32) : i32
+  %wide_infinity = llvm.mlir.constant(0x7F800000 : i32) : i32
+  %thirteen = llvm.mlir.constant(13 : i32) : i32
+  %sixteen = llvm.mlir.constant(16 : i32) : i32
+  %scale = llvm.mlir.constant(5.19229686E+33 : f32) : f32
+  %narrow = llvm.bitcast %h : f16 to i16
+  %bits = llvm.zext %narrow : i16 to i32
+  %magnitude = llvm.and %bits, %magnitude_bits : i32
+  %moved = llvm.shl %magnitude, %thirteen : i32
+  %unscaled = llvm.bitcast %moved : i32 to f32
+  %scaled = llvm.fmul %unscaled, %scale : f32
+  %finite = llvm.bitcast %scaled : f32 to i32
+  %special = llvm.or %moved, %wide_infinity : i32
+  %is_special = llvm.icmp "uge" %magnitude, %infinity : i32
+  %chosen = llvm.select %is_special, %special, %finite : i1, i32
+  %sign = llvm.and %bits, %sign_bit : i32
+  %wide_sign = llvm.shl %sign, %sixteen : i32
+  %signed = llvm.or %chosen, %wide_sign : i32
+  %result = llvm.bitcast %signed : i32 to f32
+  llvm.return %result : f32
+}
+llvm.func @__truncsfhf2(%x: f32) -> f16 {
+  %magnitude_bits = llvm.mlir.constant(0x7FFFFFFF : i32) : i32
+  %wide_infinity = llvm.mlir.constant(0x7F800000 : i32) : i32
+  %too_large = llvm.mlir.constant(0x477FF000 : i32) : i32
+  %smallest = llvm.mlir.constant(0x38800000 : i32) : i32
+  %half_bits = llvm.mlir.constant(0x3F000000 : i32) : i32
+  %half = llvm.mlir.constant(5.0E-1 : f32) : f32
+  %rebias = llvm.mlir.constant(0x38000000 : i32) : i32
+  %below_half = llvm.mlir.constant(0xFFF : i32) : i32
+  %infinity = llvm.mlir.constant(0x7C00 : i32) : i32
+  %nan = llvm.mlir.constant(0x7E00 : i32) : i32
+  %one = llvm.mlir.constant(1 : i32) : i32
+  %thirteen = llvm.mlir.constant(13 : i32) : i32
+  %sixteen = llvm.mlir.constant(16 : i32) : i32
+  %sign_bit = llvm.mlir.constant(0x8000 : i32) : i32
+  %bits = llvm.bitcast %x : f32 to i32
+  %magnitude = llvm.and %bits, %magnitude_bits : i32
+  %positive = llvm.bitcast %magnitude : i32 to f32
+  %shifted = llvm.fadd %positive, %half : f32
+  %shifted_bits = llvm.bitcast %shifted : f32 to i32
+  %subnormal = llvm.sub %shifted_bits, %half_bits : i32
+  %last = llvm.lshr %magnitude, %thirteen : i32
+  %odd = llvm.and %last, %one : i32
+  %nudged = llvm.add %magnitude, %below_half : i32
+  %even = llvm.add %nudged, %odd : i32
+  %rebiased = llvm.sub %even, %rebias : i32
+  %normal = llvm.lshr %rebiased, %thirteen : i32
+  %is_subnormal = llvm.icmp "ult" %magnitude, %smallest : i32
+  %finite = llvm.select %is_subnormal, %subnormal, %normal : i1, i32
+  %overflows = llvm.icmp "uge" %magnitude, %too_large : i32
+  %limited = llvm.select %overflows, %infinity, %finite : i1, i32
+  %is_nan = llvm.icmp "ugt" %magnitude, %wide_infinity : i32
+  %chosen = llvm.select %is_nan, %nan, %limited : i1, i32
+  %high = llvm.lshr %bits, %sixteen : i32
+  %sign = llvm.and %high, %sign_bit : i32
+  %signed = llvm.or %chosen, %sign : i32
+  %narrow = llvm.trunc %signed : i32 to i16
+  %result = llvm.bitcast %narrow : i16 to f16
+  llvm.return %result : f16
+}
+"""
+
+
 def emit_objects(kernels: ir.OpView, target: CpuTarget, workers: int = 2) -> list[bytes]:
     """Object files holding every function of the module `kernels` (lowered to LLVM's dialect here) and the driver."""
     texts = _split(kernels, workers)
     llvm_library()  # one thread starts the libraries, before several use them
     _mlir_c()
-    texts[0] = texts[0].rstrip().removesuffix("}") + _DRIVER.replace("@SPIN@", _SPIN[target.triple_arch]) + "}"
+    driver = _DRIVER.replace("@SPIN@", _SPIN[target.triple_arch]) + ("" if target.f16 else _F16)
+    texts[0] = texts[0].rstrip().removesuffix("}") + driver + "}"
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(lambda text: _compile(text, target), texts))
 
@@ -111,7 +190,7 @@ def _compile(text: str, target: CpuTarget) -> bytes:
     context = ir.Context()
     with context, ir.Location.unknown():
         module = ir.Module.parse(text)
-        run_pipeline(module, TO_LLVM, verify=False)
+        run_pipeline(module, TO_LLVM if target.bf16_dot else (*BF16_BY_F32, *TO_LLVM), verify=False)
         return _object_code(module, target)
 
 

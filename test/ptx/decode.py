@@ -93,7 +93,7 @@ class Program:
 
     def touches(self, space: str, nbytes: int) -> None:
         for name in self.grains:
-            if space in (name, "generic"):
+            if space.removesuffix("::cluster") in (name, "generic"):
                 self.grains[name] = min(self.grains[name], nbytes)
 
     def stored(self, variable: Variable) -> dict[tuple[int, int], Register]:

@@ -21,7 +21,7 @@ from .formats import Array
 from .lanes import Lanes, LaneSets
 from .memory import LOCAL_BASE, LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, WINDOW, Memory, Range, Regions
 from .parser import Parser, Register, Variable
-from .spaces import Global, Order, Shared, Space, local_space
+from .spaces import ClusterShared, Global, Order, Shared, Space, local_space
 
 Dim = int | tuple[int, ...]
 PATIENCE = 2000  # groups chosen in a row with others ready, after which the others get turns: lets spin loops end
@@ -50,6 +50,7 @@ class Launch:
     program: Program
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
     addresses: dict[Variable, int]
     shared: tuple[Regions, int]
     local: tuple[Regions, int]
@@ -63,6 +64,16 @@ class Launch:
         """Of a block, rounded up to whole warps."""
         return -(-math.prod(self.block) // 32) * 32
 
+    def linear_block(self, turn: Array) -> Array:
+        """Blocks in the order in which they run, cluster by cluster and by rank within, as linear numbers of the grid."""
+        size, shape = math.prod(self.cluster), [g // c for g, c in zip(self.grid, self.cluster, strict=True)]
+        number, rank = turn // size, turn % size
+        result, scale = np.zeros_like(turn), 1
+        for grid, many, wide in zip(self.grid, shape, self.cluster, strict=True):
+            result += (number % many * wide + rank % wide) * scale
+            number, rank, scale = number // many, rank // wide, scale * grid
+        return result
+
 
 class Batch:
     """The running threads of some blocks: their registers, the memory they see, and the scheduler."""
@@ -72,9 +83,10 @@ class Batch:
         self.addresses = launch.addresses
         self.size = blocks * launch.threads
         self.sets = LaneSets(self.size)
-        self.order = Order(blocks, launch.threads)
+        self.order = Order(blocks, launch.threads, math.prod(launch.cluster))
         self.thread: Array = self.order.thread
-        self.linear_block = first + self.order.block
+        self.turn: Array = first + self.order.block
+        self.linear_block: Array = launch.linear_block(self.turn)
         self.lane: Array = np.arange(self.size) % 32
         self.registers: list[Any] = [None] * len(launch.program.slots)
         self.defined: list[Lanes | None] = [None] * len(launch.program.slots)
@@ -83,12 +95,14 @@ class Batch:
         self.globals = launch.memory
         self.globals.enter(self.linear_block)
         self.shared = Shared(*launch.shared, launch.program.grains["shared"], self.order)
+        self.cluster_shared = ClusterShared(self.shared)
         self.local = local_space(launch.local[1], launch.local[0], self.size)
         self.ready: dict[Key, Lanes] = {}
         self.parked: dict[Key, Lanes] = {}
         self.key: Key = (0, 0, ())
         self._states: dict[type, Any] = {}
         self._special: dict[str, Array] = {}
+        self.on_exit: list[Callable[[], None]] = [lambda: self.cluster_shared.leave(self.exited)]
         self.schedule(self.key, self.sets.of(~self.exited))
 
     def state(self, kind: type[State]) -> State:
@@ -138,13 +152,16 @@ class Batch:
         """Where an access to `space` goes; for generic addresses several places, each with its lanes and addresses."""
         if space == "shared":
             return [(self.shared, lanes, at)]
+        if space == "shared::cluster":
+            return [(self.cluster_shared, lanes, at)]
         if space == "local":
             return [(self.local, lanes, at)]
         if space != "generic":
             return [(self.globals, lanes, at)]
         parts: list[tuple[Space, Lanes, Array]] = []
         rest = np.ones(len(at), bool)
-        for target, window in ((self.shared, SHARED_WINDOW), (self.local, LOCAL_WINDOW)):
+        shared = self.cluster_shared if self.order.cluster > 1 else self.shared
+        for target, window in ((shared, SHARED_WINDOW), (self.local, LOCAL_WINDOW)):
             inside = (at >= window) & (at < window + WINDOW)
             if inside.any():
                 parts.append((target, self.only(lanes, inside), at[inside] - window))
@@ -218,6 +235,8 @@ class Batch:
     def finish(self, lanes: Lanes) -> None:
         self.exited = self.exited | lanes.mask
         self.alive -= lanes.count
+        for react in self.on_exit:
+            react()
 
     def run(self) -> None:
         turn = 0
@@ -343,6 +362,7 @@ class Kernel:
         args: Sequence[object] = (),
         grid: Dim = 1,
         block: Dim | None = None,
+        cluster: Dim | None = None,
         shared_bytes: int = 0,
         pending: Sequence[Range] = (),
         cross_block: Sequence[Range] = (),
@@ -354,6 +374,7 @@ class Kernel:
         args: one for each parameter: int (a pointer, or any integer of the parameter's size), float (.f32, .f64), NumPy
             scalar or array, or bytes.
         block: threads; by default the kernel's `.reqntid`.
+        cluster: blocks; by default the kernel's `.reqnctapercluster`, or else 1. The blocks of a cluster run together.
         shared_bytes: of dynamic shared memory.
         pending: buffers that the previous kernel may still be writing until griddepcontrol.wait.
         cross_block: buffers through which blocks may talk to each other.
@@ -369,22 +390,35 @@ class Kernel:
         assert sizes is not None
         if math.prod(sizes) > 1024:
             raise ValueError(f"need at most 1024 threads a block, but got {sizes}")
+        grid, clusters = triple(grid), self._cluster(cluster, triple(grid))
         if len(args) != len(self.function.parameters):
             raise TypeError(f"{self.name}: need {len(self.function.parameters)} arguments, but got {len(args)}")
         addresses = self._globals(memory, args)
         shared = self._layout("shared", SHARED_BASE, shared_bytes, addresses)
         local = self._layout("local", LOCAL_BASE, 0, addresses)
-        grid = triple(grid)
-        blocks = math.prod(grid)
+        blocks, size = math.prod(grid), math.prod(clusters)
         view = Global(memory, self.program.grains["global"], blocks, list(pending), list(cross_block))
-        launch = Launch(self.name, self.program, grid, sizes, addresses, shared, local, view, max_steps)
+        launch = Launch(self.name, self.program, grid, sizes, clusters, addresses, shared, local, view, max_steps)
         waited = True
-        together = max(1, batch_threads // launch.threads)
+        together = max(1, batch_threads // (launch.threads * size)) * size
         with np.errstate(all="ignore"):
             for first in range(0, blocks, together):
                 Batch(launch, first, min(together, blocks - first)).run()
                 waited &= bool(view.waited.any())
         return Report(launch.steps, waited, launch.launched_dependents)
+
+    def _cluster(self, asked: Dim | None, grid: tuple[int, int, int]) -> tuple[int, int, int]:
+        required = self.function.cluster
+        if asked is None and required is None and self.function.explicit_cluster:
+            raise ValueError(f"{self.name} has .explicitcluster: need cluster=")
+        sizes = triple(asked) if asked is not None else required or (1, 1, 1)
+        if required is not None and sizes != required:
+            raise ValueError(f"{self.name} requires clusters of {required}, but got {sizes}")
+        if not 1 <= math.prod(sizes) <= 16:
+            raise ValueError(f"need at most 16 blocks a cluster, but got {sizes}")
+        if any(blocks % many for blocks, many in zip(grid, sizes, strict=True)):
+            raise ValueError(f"{self.name}: need a grid of whole clusters of {sizes}, but got {grid}")
+        return sizes
 
     def _globals(self, memory: Memory, args: Sequence[object]) -> dict[Variable, int]:
         """Place arguments and module variables in global memory."""

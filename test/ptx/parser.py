@@ -108,6 +108,8 @@ class Function:
     parameters: list[Variable]
     returns: list[Variable]
     block: tuple[int, int, int] | None = None
+    cluster: tuple[int, int, int] | None = None
+    explicit_cluster: bool = False
     refused: list[str] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
@@ -152,7 +154,7 @@ HEADER = re.compile(
     r"(?:\((?P<parameters>[^)]*)\))?(?P<directives>.*)",
     re.S,
 )
-DIRECTIVES = {"maxntid", "reqntid", "minnctapersm", "maxnreg", "noreturn"}  # clusters are not modelled
+DIRECTIVES = {"maxntid", "reqntid", "minnctapersm", "maxnreg", "noreturn", "reqnctapercluster", "explicitcluster"}
 TOKEN = re.compile(r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<label>[\w$]+)\s*:(?!:)|(?P<statement>[^;]*);)")
 NUMBER = re.compile(
     r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?|-?\d*\.\d*(?:[eE][+-]?\d+)?"
@@ -259,9 +261,12 @@ class Parser:
         for directive, values in re.findall(r"\.(\w+)((?:\s*\d+\s*,?)*)", match["directives"]):
             if directive not in DIRECTIVES:
                 function.refused.append(directive)
+            x, y, z = ([int(value) for value in re.findall(r"\d+", values)] + [1, 1, 1])[:3]
             if directive == "reqntid":
-                sizes = [int(value) for value in re.findall(r"\d+", values)] + [1, 1]
-                function.block = (sizes[0], sizes[1], sizes[2])
+                function.block = (x, y, z)
+            elif directive == "reqnctapercluster":
+                function.cluster = (x, y, z)
+            function.explicit_cluster |= directive == "explicitcluster"
         scope = Scope(self.scope)
         scope.names |= {each.name: each for each in function.parameters + function.returns}
         raw: list[tuple[str, Scope, int]] = []

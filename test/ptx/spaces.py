@@ -18,8 +18,10 @@ from .lanes import Lanes
 from .memory import BASE, LOCAL_BASE, POISON, SHARED_BASE, Memory, Range, Regions, spans, within
 
 Change = Callable[[Array, Array], Array]
-ATOMIC = 1 << 10
+TIME = 15  # tokens: the time above these bits
+ATOMIC = 1 << 14
 IN_FLIGHT = 1 << 62
+RANK = 24  # shared::cluster addresses: rank + 1 above these bits, 0 for the block itself; an address there below
 
 
 @dataclass(frozen=True)
@@ -33,43 +35,63 @@ class Access:
 
 
 class Order:
-    """Happens-before within each block: a vector clock per warp, advanced by barriers (Lamport; FastTrack's epochs).
+    """Happens-before within each cluster: a vector clock per warp, advanced by barriers (Lamport; FastTrack's epochs).
 
-    A token is time << 11 | atomic << 10 | thread. `known[w, u]` is the last time of warp u of the block that warp w is
-    ordered after, `floor` a token below which a lane is ordered after everything in its block.
+    A token is time << 15 | atomic << 14 | `number` of the thread in its cluster (of one block, mostly). `known[w, u]` is
+    the last time of warp u of the cluster that warp w is ordered after, `floor` a token below which a lane is ordered
+    after everything in its cluster.
     """
 
-    def __init__(self, blocks: int, threads: int) -> None:
-        self.threads, self.warps = threads, threads // 32
+    def __init__(self, blocks: int, threads: int, cluster: int = 1) -> None:
+        self.threads, self.cluster, self.warps = threads, cluster, cluster * threads // 32
         lane = np.arange(blocks * threads)
         self.thread, self.warp, self.block = lane % threads, lane // 32, lane // threads
-        self.known = np.zeros((blocks * self.warps, self.warps), np.int64)
-        self.epoch = np.ones(blocks * self.warps, np.int64)
+        self.number = lane % (cluster * threads)
+        self.known = np.zeros((len(lane) // 32, self.warps), np.int64)
+        self.epoch = np.ones(len(lane) // 32, np.int64)
         self.now = 1
-        self.stamp = (1 << 11) | self.thread
-        self.floor = np.full(len(lane), (1 << 11) - 1)
+        self.stamp = (1 << TIME) | self.number
+        self.floor = np.full(len(lane), (1 << TIME) - 1)
 
     def _advance(self, lanes: Array | slice) -> None:
         self.now += 1
         self.epoch[self.warp[lanes]] = self.now
-        self.stamp[lanes] = (self.now << 11) | self.thread[lanes]
+        self.stamp[lanes] = (self.now << TIME) | self.number[lanes]
 
     def block_barrier(self, lanes: Lanes) -> None:
         """All threads of the blocks in `lanes` have met."""
         warps = np.unique(self.warp[lanes.index]) if not lanes.full else np.arange(len(self.epoch))
-        self.known[warps] = self.epoch.reshape(-1, self.warps)[warps // self.warps]
-        self._advance(lanes.index)
-        self.floor[lanes.index] = (self.now << 11) - 1
+        if self.cluster == 1:
+            self.known[warps] = self.epoch.reshape(-1, self.warps)[warps // self.warps]
+            self._advance(lanes.index)
+            self.floor[lanes.index] = (self.now << TIME) - 1
+            return
+        each = self.threads // 32
+        told = np.zeros_like(self.known)
+        told[warps] = self.publish(warps)
+        told = told.reshape(-1, each, self.warps).max(axis=1)  # of each block
+        self.known[warps] = np.maximum(self.known[warps], told[warps // each])
 
-    def release(self, warps: Array) -> Array:
-        """What somebody who waits for these warps of one block will be ordered after."""
-        told = self.known[warps].max(axis=0)
-        told[warps % self.warps] = np.maximum(told[warps % self.warps], self.epoch[warps])
+    def publish(self, warps: Array) -> Array:
+        """What somebody who waits for one of these warps will be ordered after: a row for each."""
+        told = self.known[warps]
+        told[np.arange(len(warps)), warps % self.warps] = self.epoch[warps]
         self._advance(np.flatnonzero(np.isin(self.warp, warps)))
         return told
 
+    def release(self, warps: Array) -> Array:
+        """What somebody who waits for these warps of one block will be ordered after."""
+        told: Array = self.publish(warps).max(axis=0)
+        return told
+
     def acquire(self, warps: Array, told: Array) -> None:
+        """`told`: one row for all of the warps, or for each."""
         self.known[warps] = np.maximum(self.known[warps], told)
+
+    def raise_floor(self, lanes: Lanes) -> None:
+        """Make use of the fact that these lanes may be ordered after everything that happened in their cluster."""
+        floor = (self.known.min(axis=1) + 1 << TIME) - 1
+        self.floor[lanes.index] = np.maximum(self.floor[lanes.index], floor[self.warp[lanes.index]])
 
     def warp_barrier(self, lanes: Lanes) -> None:
         warps = np.unique(self.warp[lanes.index])
@@ -78,7 +100,12 @@ class Order:
 
     def unordered(self, lane: Array, token: Array) -> Array:
         other = token & (ATOMIC - 1)
-        return (other != self.thread[lane]) & (self.known[self.warp[lane], other >> 5] < token >> 11)
+        return (other != self.number[lane]) & (self.known[self.warp[lane], other >> 5] < token >> TIME)
+
+    def naming(self, number: int) -> str:
+        """Who in the cluster has this number."""
+        rank = f" of the block of rank {number // self.threads}" if self.cluster > 1 else ""
+        return f"thread number {number % self.threads}{rank}"
 
 
 class Space:
@@ -142,15 +169,19 @@ class Space:
 
 
 class Shared(Space):
-    """Per-block shared memory. Shadow: the last writer and the last two different readers of each grain."""
+    """Per-block shared memory. Shadow: the last writer and the last two different readers of each grain.
+
+    `visitor` is the last reader from another block of the cluster, whom readers of the block itself must not crowd out.
+    """
 
     name = "shared"
 
     def __init__(self, regions: Regions, size: int, grain: int, order: Order) -> None:
         blocks, stride = len(order.block) // order.threads, -(-size // 128) * 128 + 128
         super().__init__(np.full(blocks * stride, POISON, np.uint8), regions, order.block * stride - SHARED_BASE, grain)
-        self.order = order
+        self.order, self.stride = order, stride
         self.writer, self.reader, self.reader2 = (np.zeros(blocks * stride // grain, np.int64) for _ in range(3))
+        self.visitor = np.zeros(blocks * stride // grain, np.int64) if order.cluster > 1 else None
 
     def refuse(self, what: str, lanes: Lanes, token: Array, late: Array, nbytes: int, atomic: bool) -> None:
         """Raise where one of the tokens above the floor is of an access that no barrier separates from this one."""
@@ -164,7 +195,8 @@ class Shared(Space):
         if bad.any():
             at = int(bad.argmax())
             other = int(suspects[at]) & (ATOMIC - 1)
-            raise Fault(f"data race: no barrier since thread number {other} {what} this shared byte", int(lane[at]))
+            who = self.order.naming(other)
+            raise Fault(f"data race: no barrier since {who} {what} this shared byte", int(lane[at]))
 
     def reading(self, lanes: Lanes, at: Array, where: Array, access: Access) -> None:
         stamp, floor = self.order.stamp[lanes.index], self.order.floor[lanes.index]
@@ -185,7 +217,10 @@ class Shared(Space):
     def writing(self, lanes: Lanes, at: Array, where: Array, access: Access, changed: Array | None) -> None:
         stamp = self.order.stamp[lanes.index] | (ATOMIC if access.atomic else 0)
         grain, stamp, floor = self.grains(where, access.nbytes, stamp, self.order.floor[lanes.index])
-        for what, table in (("wrote", self.writer), ("read", self.reader), ("read", self.reader2)):
+        tables = (("wrote", self.writer), ("read", self.reader), ("read", self.reader2), ("read", self.visitor))
+        for what, table in tables:
+            if table is None:
+                continue
             token = table[grain]
             if (late := token > floor).any():
                 self.refuse(what, lanes, token, late, access.nbytes, access.atomic)
@@ -207,6 +242,75 @@ class Shared(Space):
         self.data.reshape(-1, nbytes)[where // nbytes] = values
         grain, stamp = self.grains(where, nbytes, self.order.stamp[lane])
         self.writer[grain] = stamp
+
+
+class ClusterShared(Space):
+    """The shared memory of all blocks of a cluster, as shared::cluster addresses show it; the shadow is that of `shared`.
+
+    A block may look into another one once that has started (a cluster barrier lies between) and until it leaves, which
+    must be ordered after the look: `visits` has, for each block, the last time of each warp of its cluster at a look.
+    """
+
+    name = "shared::cluster"
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared.data, shared.regions, shared.origin, shared.grain)
+        self.shared, self.order = shared, shared.order
+        blocks = len(self.order.block) // self.order.threads
+        self.visits = np.zeros((blocks, self.order.warps), np.int64)
+        self.met = np.zeros(len(self.order.block), bool)  # lanes that a cluster barrier has let go
+        self.left = np.zeros(blocks, bool)
+
+    def home(self, lanes: Lanes, at: Array) -> Array:
+        """The blocks of the batch in whose memory the addresses are."""
+        own, rank = self.order.block[lanes.index], at >> RANK
+        return np.where(rank == 0, own, own - own % self.order.cluster + rank - 1)
+
+    def locate(self, lanes: Lanes, at: Array, nbytes: int, align: int = 0) -> Array:
+        if (wild := (at < 0) | (at >> RANK > self.order.cluster)).any():
+            place = int(wild.argmax())
+            raise Fault(f"out of bounds: no block has the shared::cluster address {at[place]:#x}", int(lanes.numbers[place]))
+        order, own, home = self.order, self.order.block[lanes.index], self.home(lanes, at)
+        where = self.shared.locate(lanes, at & ((1 << RANK) - 1), nbytes, align) + (home - own) * self.shared.stride
+        if (gone := self.left[home]).any():
+            place = int(gone.argmax())
+            rank = int(home[place]) % order.cluster
+            raise Fault(f"remote access: the block of rank {rank} has exited", int(lanes.numbers[place]))
+        if (abroad := home != own).any():
+            lane, home = lanes.numbers[abroad], home[abroad]
+            warp = order.warp[lane]
+            heard = order.known.reshape(len(order.known), order.cluster, -1).max(axis=2) > 0
+            if (early := ~self.met[lane] & ~heard[warp, home % order.cluster]).any():
+                place = int(early.argmax())
+                rank = int(home[place]) % order.cluster
+                raise Fault(f"remote access: the block of rank {rank} may not have started", int(lane[place]))
+            self.visits[home, warp % order.warps] = order.epoch[warp]
+        return where
+
+    def leave(self, exited: Array) -> None:
+        """Threads have exited; blocks of which none is left must not be looked into any more."""
+        order = self.order
+        gone = exited.reshape(-1, order.threads).all(axis=1) & ~self.left
+        if not gone.any():
+            return
+        known = order.known.reshape(len(gone), -1, order.warps).max(axis=1)
+        own = np.repeat(np.eye(order.cluster, dtype=bool), order.threads // 32, axis=1)
+        late = (self.visits > known) & ~own[np.arange(len(gone)) % order.cluster] & gone[:, None]
+        if late.any():
+            block, warp = (int(each[0]) for each in np.nonzero(late))
+            who = f"warp {warp % (order.threads // 32)} of the block of rank {warp * 32 // order.threads}"
+            text = "this block exits, and no cluster barrier ensures that it does so after a remote access to it by"
+            raise Fault(f"{text} {who}", block * order.threads)
+        self.left |= gone
+
+    def reading(self, lanes: Lanes, at: Array, where: Array, access: Access) -> None:
+        self.shared.reading(lanes, at, where, access)
+        if self.shared.visitor is not None and (abroad := self.home(lanes, at) != self.order.block[lanes.index]).any():
+            grain, stamp = self.grains(where[abroad], access.nbytes, self.order.stamp[lanes.numbers[abroad]])
+            self.shared.visitor[grain] = stamp
+
+    def writing(self, lanes: Lanes, at: Array, where: Array, access: Access, changed: Array | None) -> None:
+        self.shared.writing(lanes, at, where, access, changed)
 
 
 class Global(Space):

@@ -37,9 +37,32 @@ def _coordinates(name: str, sizes: str) -> dict[str, Callable[[Batch], Array]]:
     return result
 
 
+def _cluster(axis: int) -> dict[str, Callable[[Batch], Array]]:
+    """Where a block is in its cluster and the cluster in the grid."""
+    letter = "xyz"[axis]
+
+    def block(batch: Batch) -> Array:
+        return batch.linear_block // math.prod(batch.launch.grid[:axis]) % batch.launch.grid[axis]
+
+    def clusters(batch: Batch) -> Array:
+        return np.asarray(batch.launch.grid[axis] // batch.launch.cluster[axis])
+
+    return {
+        f"%cluster_ctaid.{letter}": lambda batch: block(batch) % batch.launch.cluster[axis],
+        f"%clusterid.{letter}": lambda batch: block(batch) // batch.launch.cluster[axis],
+        f"%cluster_nctaid.{letter}": partial(_extent, sizes="cluster", axis=axis),
+        f"%nclusterid.{letter}": clusters,
+    }
+
+
 SPECIAL: dict[str, Callable[[Batch], Array]] = {
     **_coordinates("%tid", "block"),
     **_coordinates("%ctaid", "grid"),
+    **_cluster(0),
+    **_cluster(1),
+    **_cluster(2),
+    "%cluster_ctarank": lambda batch: batch.turn % batch.order.cluster,
+    "%cluster_nctarank": lambda batch: np.asarray(batch.order.cluster),
     "%laneid": lambda batch: batch.lane,
     "%warpid": lambda batch: batch.thread // 32,
     "%nwarpid": lambda batch: np.asarray(batch.launch.threads // 32),

@@ -2,6 +2,7 @@
 
 from . import asynchronous as asynchronous
 from . import barriers as barriers
+from . import clusters as clusters
 from . import control as control
 from . import convert as convert
 from . import floating as floating

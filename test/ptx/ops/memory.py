@@ -25,7 +25,8 @@ HINTS += [f"{level}::{each}" for level in ("L1", "L2") for each in EVICTION]
 
 
 def space(at: Decoder) -> str:
-    return (at.take("global", "shared", "shared::cta", "local", "const", "param") or "generic").removesuffix("::cta")
+    names = ("global", "shared", "shared::cta", "shared::cluster", "local", "const", "param")
+    return (at.take(*names) or "generic").removesuffix("::cta")
 
 
 def order(at: Decoder) -> bool:
@@ -128,7 +129,7 @@ def atom(at: Decoder) -> Run:
     address = at.address(first - 1)
     write = at.writer(0 if returns else Name("_"), kind)
     how = Access(kind.width // 8, strong=True, atomic=True)
-    if where not in ("global", "shared", "generic") or kind.width < 16:
+    if where not in ("global", "shared", "shared::cluster", "generic") or kind.width < 16:
         raise Unsupported(f"atomics on {kind.name} in {where}")
     at.program.touches(where, how.nbytes)
 
