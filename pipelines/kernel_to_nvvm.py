@@ -13,7 +13,7 @@ from mlir.dialects import arith, llvm, nvvm, vector
 
 from tilec.dialects import kernel
 from tilec.dialects.tile import ReduceKind
-from tilec.pipelines.fragments import combiner
+from tilec.pipelines.layouts import combiner
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of
 from tilec.runtime.artifact import ITEM_BYTES

@@ -17,7 +17,8 @@ from mlir.dialects import affine, arith, func, llvm, scf, vector
 from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import Linear, make_map
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.fragments import Coordinates, FragmentLowering, Fragments
+from tilec.pipelines.fragments import FragmentLowering
+from tilec.pipelines.layouts import Coordinates, Fragments
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
 from tilec.pipelines.targets import CpuTarget, find_target
@@ -163,7 +164,9 @@ class _CpuLowering(FragmentLowering):
             stored = _with_element(kind, _stored(element))
             value = _masked_load(stored, address, mask, self.constant(0, stored), 1)
             return arith.cmpi(arith.CmpIPredicate.ne, value, self.constant(0, stored))
-        return _masked_load(kind, address, mask, otherwise, ITEM_BYTES[str(element)])
+        moved = _with_element(kind, _moved(element))
+        value = _masked_load(moved, address, mask, _as(otherwise, moved), ITEM_BYTES[str(element)])
+        return _as(value, kind)
 
     def store(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int]) -> None:
         element = _element(value.type)
@@ -173,6 +176,7 @@ class _CpuLowering(FragmentLowering):
     def store_masked(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int], mask: ir.Value) -> None:
         element = _element(value.type)
         value = self._storable(value)
+        value = _as(value, _with_element(value.type, _moved(_element(value.type))))
         llvm.intr_masked_store(value, self._address(buffer, offset, element), mask, ITEM_BYTES[str(element)])
 
     def _storable(self, value: ir.Value) -> ir.Value:
@@ -258,5 +262,14 @@ def _with_element(kind: ir.Type, element: ir.Type) -> ir.Type:
 def _stored(element: ir.Type) -> ir.Type:
     """How an element lies in memory: i1 takes a byte."""
     return ir.IntegerType.get_signless(8) if str(element) == "i1" else element
+
+
+def _moved(element: ir.Type) -> ir.Type:
+    """As what masked memory accesses move an element: LLVM takes apart those of 16-bit floats and converts each to f32."""
+    return ir.IntegerType.get_signless(16) if str(element) in ("bf16", "f16") else element
+
+
+def _as(value: ir.Value, kind: ir.Type) -> ir.Value:
+    return value if value.type == kind else arith.bitcast(kind, value)
 
 

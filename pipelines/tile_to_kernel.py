@@ -20,7 +20,8 @@ from tilec.dialects import kernel, primop, tile
 from tilec.dialects.index_expr import Linear, linear, make_map
 from tilec.dialects.schedule import Schedule
 from tilec.errors import UnsupportedError
-from tilec.pipelines.fragments import Coordinates, FragmentLowering, Fragments, combiner
+from tilec.pipelines.fragments import FragmentLowering
+from tilec.pipelines.layouts import Coordinates, Fragments, combiner
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
 

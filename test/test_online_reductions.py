@@ -36,7 +36,8 @@ def attend(past: int, heads: int, kv_heads: int, width: int) -> tuple[int, np.nd
 
 @pytest.mark.parametrize("past", [0, 1, 30, LENGTH - 1])
 @pytest.mark.parametrize("shape", [(4, 2, 16), (9, 3, 32), (2, 2, 20), (8, 1, 64)], ids=str)
-def test_one_loop_gives_what_three_kernels_give(monkeypatch: pytest.MonkeyPatch, past: int, shape: tuple[int, int, int]) -> None:
+def test_one_loop_gives_what_three_kernels_give(monkeypatch: pytest.MonkeyPatch, past: int,
+                                                shape: tuple[int, int, int]) -> None:
     launches, apart = attend(past, *shape)
     assert launches == 3
     monkeypatch.setattr(pipeline, "primop_pipeline", lambda target: pipeline.PRIMOP)

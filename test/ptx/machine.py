@@ -83,7 +83,7 @@ class Batch:
         self.addresses = launch.addresses
         self.size = blocks * launch.threads
         self.sets = LaneSets(self.size)
-        self.order = Order(blocks, launch.threads, math.prod(launch.cluster))
+        self.order: Order = Order(blocks, launch.threads, math.prod(launch.cluster))
         self.thread: Array = self.order.thread
         self.turn: Array = first + self.order.block
         self.linear_block: Array = launch.linear_block(self.turn)
@@ -102,7 +102,7 @@ class Batch:
         self.key: Key = (0, 0, ())
         self._states: dict[type, Any] = {}
         self._special: dict[str, Array] = {}
-        self.on_exit: list[Callable[[], None]] = [lambda: self.cluster_shared.leave(self.exited)]
+        self.on_exit: list[Callable[[], object]] = [lambda: self.cluster_shared.leave(self.exited)]
         self.schedule(self.key, self.sets.of(~self.exited))
 
     def state(self, kind: type[State]) -> State:
