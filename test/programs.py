@@ -23,7 +23,7 @@ SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 32, 33, 64, 65, 129)
 SYMBOLS = {"n": (1, 40), "p": (0, 24)}
 ELEMENTS, PRODUCTS = 1 << 14, 1 << 20  # of one tensor; of the space of one matrix product
 FLOATS, INTEGERS = ("f32", "bf16", "f16"), ("i32", "i64")
-LARGEST = {"f32": 1e6, "bf16": 1e6, "f16": 1e4, "i32": 2.0 ** 30, "i64": 2.0 ** 30, "i1": 1.0}
+LARGEST = {"f32": 1e6, "bf16": 1e6, "f16": 1e4, "i32": 2.0**30, "i64": 2.0**30, "i1": 1.0}
 RUNS = 4
 
 
@@ -78,8 +78,11 @@ class Expected:
                 good = (got == want) | (np.isnan(got) & np.isnan(want)) | (abs(_number(got) - _number(want)) <= tolerance)
             if not good.all():
                 bad = np.argwhere(~good)
-                lines = [f"  {tuple(map(int, i))}: {got[tuple(i)]} is not {want[tuple(i)]} "
-                         f"within {np.broadcast_to(tolerance, want.shape)[tuple(i)]:.3g}" for i in bad[:8]]
+                lines = [
+                    f"  {tuple(map(int, i))}: {got[tuple(i)]} is not {want[tuple(i)]} "
+                    f"within {np.broadcast_to(tolerance, want.shape)[tuple(i)]:.3g}"
+                    for i in bad[:8]
+                ]
                 raise AssertionError(f"{name}: {len(bad)} of {want.size} elements are wrong\n" + "\n".join(lines))
 
 
@@ -183,7 +186,9 @@ class _Author:
             return self.rng.integers(-9, 10, sizes)
         return self.rng.uniform(-2, 2, sizes)
 
-    def fresh(self, shape: Sequence[Linear], dtype: str | None = None, kind: str | None = None, values: Array | None = None) -> Known:
+    def fresh(
+        self, shape: Sequence[Linear], dtype: str | None = None, kind: str | None = None, values: Array | None = None
+    ) -> Known:
         """A new input."""
         dtype = dtype or self.choose(("f32", "f32", "bf16", "f16", "i32", "i64", "i1"))
         whole = all(e.is_constant for e in shape)
@@ -250,14 +255,14 @@ class _Author:
         axis = self.wide_axis(tensor)
         size = tensor.shape[axis].constant
         factor = self.choose([f for f in range(1, size + 1) if size % f == 0])
-        return tensor.reshape(*tensor.shape[:axis], size // factor, factor, *tensor.shape[axis + 1:])
+        return tensor.reshape(*tensor.shape[:axis], size // factor, factor, *tensor.shape[axis + 1 :])
 
     def merged(self, tensor: Tensor) -> Tensor:
         if tensor.rank < 2:
             raise ShapeError("nothing to merge")
         axis = self.draw(st.integers(0, tensor.rank - 2))
-        a, b = tensor.shape[axis:axis + 2]
-        return tensor.reshape(*tensor.shape[:axis], a * b if b.is_constant else -1, *tensor.shape[axis + 2:])
+        a, b = tensor.shape[axis : axis + 2]
+        return tensor.reshape(*tensor.shape[:axis], a * b if b.is_constant else -1, *tensor.shape[axis + 2 :])
 
     def flattened(self, tensor: Tensor) -> Tensor:
         return tensor.reshape(-1)
@@ -300,11 +305,19 @@ class _Author:
         if limit > 8:
             t, limit = t * (4.0 / limit), 4.0
         square = limit * limit
-        build, bound = self.choose((
-            (lambda: t.exp2(), 2.0 ** limit), (lambda: (t * t + 0.5).log2(), np.log2(square + 1) + 1),
-            (lambda: t.sin(), 1.0), (lambda: (t * t + 1.0).recip(), 1.0), (lambda: (t * t + 0.25).sqrt(), limit + 1),
-            (lambda: -t, limit), (lambda: t.custom("math.absf"), limit), (lambda: t.custom("math.tanh"), 1.0),
-            (lambda: t.custom("math.erf"), 1.0)))
+        build, bound = self.choose(
+            (
+                (lambda: t.exp2(), 2.0**limit),
+                (lambda: (t * t + 0.5).log2(), np.log2(square + 1) + 1),
+                (lambda: t.sin(), 1.0),
+                (lambda: (t * t + 1.0).recip(), 1.0),
+                (lambda: (t * t + 0.25).sqrt(), limit + 1),
+                (lambda: -t, limit),
+                (lambda: t.custom("math.absf"), limit),
+                (lambda: t.custom("math.tanh"), 1.0),
+                (lambda: t.custom("math.erf"), 1.0),
+            )
+        )
         return self.made(build(), bound, False)
 
     def step_function(self, x: Known) -> Known:
@@ -320,8 +333,10 @@ class _Author:
         """Something that `x` broadcasts with."""
         shape = x.tensor.shape
         options: list[Callable[[], Known]] = [
-            lambda: self.fresh([linear(1) if self.chance(3) else e for e in shape][self.draw(st.integers(0, max(len(shape) - 1, 0))):],
-                               x.dtype),
+            lambda: self.fresh(
+                [linear(1) if self.chance(3) else e for e in shape][self.draw(st.integers(0, max(len(shape) - 1, 0))) :],
+                x.dtype,
+            ),
             lambda: self.constant(x.dtype),
             lambda: x,
         ]
@@ -471,7 +486,7 @@ class _Author:
         if self.chance(2):
             first = self.graph.symbol("p")
             return self.graph.iota(first + count)[first:]
-        order = self.rng.permutation(np.arange(-2, max(rows, self.count([count])) + 2))[:self.count([count])]
+        order = self.rng.permutation(np.arange(-2, max(rows, self.count([count])) + 2))[: self.count([count])]
         return self.fresh([count], self.choose(INTEGERS), "argument", order).tensor
 
     def counted(self, x: Known) -> Known:
@@ -485,12 +500,38 @@ class _Author:
 
 
 VIEWS = (
-    _Author.permuted, _Author.sliced, _Author.picked, _Author.started_late, _Author.padded, _Author.split, _Author.merged,
-    _Author.flattened, _Author.unsqueezed, _Author.squeezed, _Author.expanded, _Author.triangle,
+    _Author.permuted,
+    _Author.sliced,
+    _Author.picked,
+    _Author.started_late,
+    _Author.padded,
+    _Author.split,
+    _Author.merged,
+    _Author.flattened,
+    _Author.unsqueezed,
+    _Author.squeezed,
+    _Author.expanded,
+    _Author.triangle,
 )
 STEPS = (
-    _Author.function, _Author.arithmetic, _Author.product, _Author.reduction, _Author.norm, _Author.softmax, _Author.cast,
-    _Author.arithmetic, _Author.product, _Author.taken, _Author.scattered_into_state, _Author.scattered_into_value,
-    _Author.comparison, _Author.choice, _Author.minimum, _Author.remainder, _Author.quotient, _Author.step_function,
-    _Author.counted, _Author.cut,
+    _Author.function,
+    _Author.arithmetic,
+    _Author.product,
+    _Author.reduction,
+    _Author.norm,
+    _Author.softmax,
+    _Author.cast,
+    _Author.arithmetic,
+    _Author.product,
+    _Author.taken,
+    _Author.scattered_into_state,
+    _Author.scattered_into_value,
+    _Author.comparison,
+    _Author.choice,
+    _Author.minimum,
+    _Author.remainder,
+    _Author.quotient,
+    _Author.step_function,
+    _Author.counted,
+    _Author.cut,
 )

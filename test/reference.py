@@ -140,7 +140,8 @@ class _Evaluation:
     def number(self, operand: int) -> Array:
         """An operand through its view, floats as f64, integers as they are."""
         values = self.read(operand)
-        return values.astype(np.float64) if self.type_of(operand) in primop.FLOATS else values
+        with np.errstate(invalid="ignore"):  # signalling NaNs
+            return values.astype(np.float64) if self.type_of(operand) in primop.FLOATS else values
 
     def rounded(self, values: Array) -> Array:
         """The op's result in its element type, off by some units in the last place where there is noise."""

@@ -49,12 +49,15 @@ def test_one_loop_gives_what_three_kernels_give(monkeypatch: pytest.MonkeyPatch,
 def test_scores_of_minus_infinity_throughout_give_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that may see no key: softmax's rule for an empty row survives the rewrite."""
     monkeypatch.setattr(pipeline, "primop_pipeline", lambda target: pipeline.PRIMOP)
-    graph = Graph()
+    graph = Graph({"n": (1, 24)})
     with graph.entry("main"):
-        q, keys, values = (graph.input(n, s, "f32") for n, s in (("q", (1, 16)), ("k", (24, 16)), ("v", (24, 16))))
+        n = graph.symbol("n")
+        q, keys, values = (graph.input(name, s, "f32") for name, s in (("q", (1, 16)), ("k", (n, 16)), ("v", (n, 16))))
         scores = q.unsqueeze(1).mul(keys).sum(-1) + graph.constant(-np.inf, "f32")
         graph.output("y", scores.softmax(-1).unsqueeze(1).mul(values.transpose(0, 1)).sum(-1))
-    program = CpuProgram(compile_module(graph.module, find_target("cpu"), {}), [], 1)
+    artifact = compile_module(graph.module, find_target("cpu"), {})
+    assert len(artifact.manifest.entries["main"].launches) == 1
+    program = CpuProgram(artifact, [], 1)
     rng = np.random.default_rng(0)
     given = {n: rng.standard_normal(s).astype(np.float32) for n, s in (("q", (1, 16)), ("k", (24, 16)), ("v", (24, 16)))}
-    assert not program.run("main", given, {})["y"].any()
+    assert not program.run("main", given, {"n": 24})["y"].any()

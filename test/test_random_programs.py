@@ -21,19 +21,26 @@ from . import cases, reference
 from .programs import FLOATS, Program, programs
 from .reference import Array
 
-EXAMPLES = int(os.environ.get("TILEC_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("TILEC_EXAMPLES", "100"))
 
 
 def examples(count: int) -> settings:
     """The same examples on every machine; TILEC_EXAMPLES asks for more of them."""
-    return settings(max_examples=max(count * EXAMPLES // 60, 1), derandomize=True, deadline=None, database=None,
-                    suppress_health_check=list(HealthCheck))
+    return settings(
+        max_examples=max(count * EXAMPLES // 100, 1),
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 class Loaded:
     """A compiled program with its weights on the CPU, to run more than once."""
 
-    def __init__(self, program: Program, target: str = "cpu", threads: int | None = None, artifact: Artifact | None = None) -> None:
+    def __init__(
+        self, program: Program, target: str = "cpu", threads: int | None = None, artifact: Artifact | None = None
+    ) -> None:
         self.program = program
         self.artifact = artifact or compile_module(program.graph.module, find_target(target), {})
         weights = {n: pack(self._held(n), w) for n, w in self.artifact.manifest.weights.items()}
@@ -69,19 +76,25 @@ def bits(results: dict[str, Array]) -> dict[str, bytes]:
 # --- Random programs -------------------------------------------------------------------------------------------------
 
 
-@examples(60)
-@given(programs())
+@examples(100)
+@given(programs(steps=12))
 def test_a_random_program_computes_what_the_reference_says(program: Program) -> None:
     program.expected().check(run(program))
 
 
-@pytest.mark.parametrize("target", [
-    pytest.param(name, marks=pytest.mark.skipif(CPU_TARGETS[name].vector_bytes > host_cpu().vector_bytes or
-                                                CPU_TARGETS[name].triple_arch != host_cpu().triple_arch,
-                                                reason="this machine is older")) for name in ("x86-64", "x86-64-avx2")])
+RUNNABLE = [
+    t.name
+    for t in CPU_TARGETS.values()
+    if t.triple_arch == host_cpu().triple_arch
+    and t.vector_bytes <= host_cpu().vector_bytes
+    and t.bf16_dot <= host_cpu().bf16_dot
+]
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
 @examples(8)
 @given(programs())
-def test_a_random_program_runs_on_other_cpu_targets(target: str, program: Program) -> None:
+def test_a_random_program_runs_on_every_cpu_target_of_this_machine(target: str, program: Program) -> None:
     program.expected().check(run(program, target))
 
 
@@ -115,8 +128,8 @@ def test_poison_beyond_the_lengths_in_use_changes_nothing(program: Program) -> N
 
 def unit(values: Array, dtype: str) -> Array:
     """One unit in the last place of finite values."""
-    exponent = np.floor(np.log2(np.maximum(np.nan_to_num(abs(values.astype(np.float64)), posinf=0.0), 2.0 ** -149)))
-    return np.maximum(reference.ULP[dtype] * 2.0 ** exponent, reference.TINIEST[dtype])
+    exponent = np.floor(np.log2(np.maximum(np.nan_to_num(abs(values.astype(np.float64)), posinf=0.0), 2.0**-149)))
+    return np.maximum(reference.ULP[dtype] * 2.0**exponent, reference.TINIEST[dtype])
 
 
 @pytest.mark.parametrize("name", cases.ALONE)
@@ -135,7 +148,7 @@ def test_a_primop_alone_is_accurate_on_every_element_type_and_ragged_sizes(name:
 
 
 NAN, INF = math.nan, math.inf
-SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 0.5, 3.25, -1e-3, 1e3, -1e3, 2.0 ** -14, 200.0, -140.0, -126.5, -300.0])
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 0.5, 3.25, -1e-3, 1e3, -1e3, 2.0**-14, 200.0, -140.0, -126.5, -300.0])
 
 
 def special(build: dict[str, object], dtype: str) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -151,12 +164,23 @@ def special(build: dict[str, object], dtype: str) -> tuple[dict[str, Array], dic
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_nan_infinities_and_signed_zeros_are_those_of_ieee_arithmetic(dtype: str) -> None:
-    expected, results = special({
-        "add": lambda x, y: x + y, "mul": lambda x, y: x * y, "mod": lambda x, y: x % y, "recip": lambda x, y: x.recip(),
-        "sqrt": lambda x, y: x.sqrt(), "divf": lambda x, y: x.custom("arith.divf", y), "less": lambda x, y: x < y,
-        "minimum": lambda x, y: x.custom("arith.minimumf", y), "floor": lambda x, y: x.custom("math.floor"),
-        "negative": lambda x, y: -x, "x + 0": lambda x, y: x + 0.0, "true": lambda x, y: x.cast("i1"),
-    }, dtype)
+    expected, results = special(
+        {
+            "add": lambda x, y: x + y,
+            "mul": lambda x, y: x * y,
+            "mod": lambda x, y: x % y,
+            "recip": lambda x, y: x.recip(),
+            "sqrt": lambda x, y: x.sqrt(),
+            "divf": lambda x, y: x.custom("arith.divf", y),
+            "less": lambda x, y: x < y,
+            "minimum": lambda x, y: x.custom("arith.minimumf", y),
+            "floor": lambda x, y: x.custom("math.floor"),
+            "negative": lambda x, y: -x,
+            "x + 0": lambda x, y: x + 0.0,
+            "true": lambda x, y: x.cast("i1"),
+        },
+        dtype,
+    )
     for name, want in expected.items():
         np.testing.assert_array_equal(results[name], want, name)
         if dtype == "f32" and name != "minimum":
@@ -166,15 +190,23 @@ def test_nan_infinities_and_signed_zeros_are_those_of_ieee_arithmetic(dtype: str
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_functions_of_nan_infinities_and_extremes_have_their_limits(dtype: str) -> None:
-    expected, results = special({
-        "exp2": lambda x, y: x.exp2(), "log2": lambda x, y: x.log2(), "sin": lambda x, y: x.sin(),
-        "tanh": lambda x, y: x.custom("math.tanh"), "erf": lambda x, y: x.custom("math.erf"),
-    }, dtype)
+    expected, results = special(
+        {
+            "exp2": lambda x, y: x.exp2(),
+            "log2": lambda x, y: x.log2(),
+            "sin": lambda x, y: x.sin(),
+            "tanh": lambda x, y: x.custom("math.tanh"),
+            "erf": lambda x, y: x.custom("math.erf"),
+        },
+        dtype,
+    )
     for name, want in expected.items():
         got = results[name]
         finite = np.isfinite(want)
         np.testing.assert_array_equal(got[~finite], want[~finite], name)
-        assert (abs(got[finite].astype(np.float64) - want[finite]) <= 2 * unit(want[finite], dtype) + 1.5e-7 * (name == "sin")).all(), name
+        assert (
+            abs(got[finite].astype(np.float64) - want[finite]) <= 2 * unit(want[finite], dtype) + 1.5e-7 * (name == "sin")
+        ).all(), name
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -203,7 +235,7 @@ def test_an_empty_sum_is_zero_and_an_empty_maximum_the_lowest_value() -> None:
 
 
 def test_the_sine_of_large_angles_is_accurate() -> None:
-    angles = np.concatenate([np.random.default_rng(0).uniform(-1, 1, 400) * 10.0 ** e for e in range(16)])
+    angles = np.concatenate([np.random.default_rng(0).uniform(-1, 1, 400) * 10.0**e for e in range(16)])
     program = Program(Graph())
     with program.graph.entry("main"):
         program.output("y", program.input("x", angles.shape, "f32", angles).sin())
@@ -212,16 +244,42 @@ def test_the_sine_of_large_angles_is_accurate() -> None:
 
 
 def test_a_cast_rounds_to_nearest_even_and_overflows_to_infinity() -> None:
-    values = np.array([65504.0, 65519.9, 65520.0, 3.4e38, 1.00390625, 1.01171875, -1.00390625, 2049.0, 2051.0, NAN, INF, 1e-7, 6e-8])
+    values = np.array(
+        [65504.0, 65519.9, 65520.0, 3.4e38, 1.00390625, 1.01171875, -1.00390625, 2049.0, 2051.0, NAN, INF, 1e-7, 6e-8]
+    )
     program = Program(Graph())
     with program.graph.entry("main"):
         x = program.input("x", values.shape, "f32", values)
         for dtype in ("f16", "bf16"):
             program.output(dtype, x.cast(dtype))
-        program.output("truncated", program.input("i", (6,), "f32", np.array([-1.9, 1.9, -0.5, 2.5, 1e9, -2.0 ** 31])).cast("i32"))
+        program.output(
+            "truncated", program.input("i", (6,), "f32", np.array([-1.9, 1.9, -0.5, 2.5, 1e9, -(2.0**31)])).cast("i32")
+        )
     expected = reference.run(program.graph.module, "main", program.inputs)
     for name, got in run(program).items():
         np.testing.assert_array_equal(got, expected[name], name)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+def test_conversions_of_16_bit_floats_are_exact_on_every_cpu_target(target: str) -> None:
+    """All f16 numbers, and random and halfway f32 numbers: also where the processor has no instruction for it."""
+    narrow = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    wide = np.random.default_rng(0).integers(0, 1 << 32, 1 << 15, np.uint32)
+    wide = np.concatenate([wide, wide & 0xFFFF8000, wide & 0x8FFFF000 | 0x38000000, (wide & 0x80000FFF) << 13]).view(np.float32)
+    program = Program(Graph())
+    with program.graph.entry("main"):
+        h, x = program.input("h", narrow.shape, "f16", narrow), program.input("x", wide.shape, "f32", wide)
+        for name, tensor in {
+            "up": h.cast("f32"),
+            "one": h[5:6].cast("f32"),
+            "f16": x.cast("f16"),
+            "bf16": x.cast("bf16"),
+        }.items():
+            program.output(name, tensor)
+    expected = reference.run(program.graph.module, "main", program.inputs)
+    for name, got in run(program, target).items():
+        normal = ~(abs(expected[name]) <= 2.0**-126) | (name != "bf16")  # see `reference.TINIEST`
+        np.testing.assert_array_equal(got[normal], expected[name][normal], name)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -244,14 +302,22 @@ def outputs(record: object) -> Program:
     """A program over an argument `x`, a state `s` (6, 4) and a weight `w`."""
     program, rng = Program(Graph({"n": (1, 4)}), symbols={"n": 3}), np.random.default_rng(0)
     with program.graph.entry("main"):
-        inputs = [program.input(n, s, "f32", rng.standard_normal((3, 4) if n == "x" else s), k)
-                  for n, s, k in (("x", (program.graph.symbol("n"), 4), "argument"), ("s", (6, 4), "state"), ("w", (6, 4), "weight"))]
+        inputs = [
+            program.input(n, s, "f32", rng.standard_normal((3, 4) if n == "x" else s), k)
+            for n, s, k in (("x", (program.graph.symbol("n"), 4), "argument"), ("s", (6, 4), "state"), ("w", (6, 4), "weight"))
+        ]
         record(program, *inputs)  # type: ignore[operator]
     return program
 
 
 def _inputs_themselves(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
-    for name, tensor in {"x out": x, "s out": s, "w out": w, "one": p.graph.constant(1.0, "f32"), "iota": p.graph.iota(5)}.items():
+    for name, tensor in {
+        "x out": x,
+        "s out": s,
+        "w out": w,
+        "one": p.graph.constant(1.0, "f32"),
+        "iota": p.graph.iota(5),
+    }.items():
         p.output(name, tensor)
 
 
@@ -298,8 +364,13 @@ def _a_constant_and_an_iota_of_another_chunk(p: Program, x: Tensor, s: Tensor, w
 
 
 MEMORY = (
-    _inputs_themselves, _rows_of_a_state_shifted, _a_state_read_before_it_is_written, _a_state_written_and_not_kept,
-    _a_state_replaced_by_a_computation, _a_state_written_twice, _a_value_read_after_it_is_scattered_into,
+    _inputs_themselves,
+    _rows_of_a_state_shifted,
+    _a_state_read_before_it_is_written,
+    _a_state_written_and_not_kept,
+    _a_state_replaced_by_a_computation,
+    _a_state_written_twice,
+    _a_value_read_after_it_is_scattered_into,
     _a_constant_and_an_iota_of_another_chunk,
 )
 

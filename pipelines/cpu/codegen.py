@@ -28,7 +28,7 @@ TO_LLVM = tuple(Upstream(text) for text in (
 ))
 
 # Before TO_LLVM where the processor has no bf16: arithmetic in f32, and conversions as integer operations on whole vectors,
-# which LLVM would otherwise call a function for, element by element, that a process need not have.
+# for which LLVM would otherwise call a function, element by element.
 BF16_BY_F32 = tuple(Upstream(text) for text in (
     "arith-emulate-unsupported-floats{source-types=bf16 target-type=f32}",
     "math-extend-to-supported-types{extra-types=f16 target-type=f32}",
@@ -95,7 +95,29 @@ llvm.func @tilec_run(%launches: !llvm.ptr, %count: i64, %symbols: !llvm.ptr, %th
 """
 
 
-# What LLVM calls to convert f16 where the processor cannot. Up: the exponent is moved by a multiplication, which also brings
+# What LLVM calls to convert single elements where the processor cannot; a process need not have these functions.
+_BF16 = """
+llvm.func @__truncsfbf2(%x: f32) -> bf16 {
+  %one = llvm.mlir.constant(1 : i32) : i32
+  %sixteen = llvm.mlir.constant(16 : i32) : i32
+  %below_half = llvm.mlir.constant(0x7FFF : i32) : i32
+  %quiet = llvm.mlir.constant(0x40 : i32) : i32
+  %bits = llvm.bitcast %x : f32 to i32
+  %high = llvm.lshr %bits, %sixteen : i32
+  %odd = llvm.and %high, %one : i32
+  %nudged = llvm.add %bits, %below_half : i32
+  %even = llvm.add %nudged, %odd : i32
+  %rounded = llvm.lshr %even, %sixteen : i32
+  %nan = llvm.or %high, %quiet : i32
+  %is_nan = llvm.fcmp "uno" %x, %x : f32
+  %chosen = llvm.select %is_nan, %nan, %rounded : i1, i32
+  %narrow = llvm.trunc %chosen : i32 to i16
+  %result = llvm.bitcast %narrow : i16 to bf16
+  llvm.return %result : bf16
+}
+"""
+
+# Up: the exponent is moved by a multiplication, which also brings
 # subnormals into place. Down: an addition of 0.5 rounds what becomes subnormal, integers round the rest.
 _F16 = """
 llvm.func @__extendhfsf2(%h: f16) -> f32 {
@@ -170,7 +192,8 @@ def emit_objects(kernels: ir.OpView, target: CpuTarget, workers: int = 2) -> lis
     texts = _split(kernels, workers)
     llvm_library()  # one thread starts the libraries, before several use them
     _mlir_c()
-    driver = _DRIVER.replace("@SPIN@", _SPIN[target.triple_arch]) + ("" if target.f16 else _F16)
+    conversions = ("" if target.bf16_dot else _BF16) + ("" if target.f16 else _F16)
+    driver = _DRIVER.replace("@SPIN@", _SPIN[target.triple_arch]) + conversions
     texts[0] = texts[0].rstrip().removesuffix("}") + driver + "}"
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(lambda text: _compile(text, target), texts))

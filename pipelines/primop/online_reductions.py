@@ -90,7 +90,7 @@ def _factored(total: primop.Sum, symbols: int) -> primop.Sum | None:
             if any(Dim(d) in e.atoms() for e in index for d in total.dims):
                 continue
             chain = match_power(defining_op(inner.operands[1 - j]))
-            if chain is None or not _one_row_at_a_time(chain):
+            if chain is None or not _suits(chain):
                 continue
             return _rewrite(total, product, inner, k, j, index, operand_index(inner, 1 - j, here), symbols)
     return None
@@ -129,14 +129,33 @@ def _chain_below(total: primop.Sum) -> Chain | None:
         return None
     for operand in product.operands:
         chain = match_power(defining_op(operand))
-        if chain is not None and _one_row_at_a_time(chain):
+        if chain is not None and _suits(chain):
             return chain
     return None
 
 
-def _one_row_at_a_time(chain: Chain) -> bool:
-    """Whether the number of rows is known and so small: with many, the scores are better made by a kernel of their own."""
-    return all(e.is_constant for e in extents_of(chain.maximum.result))
+def _suits(chain: Chain) -> bool:
+    """Whether one loop is better: rows of any length, few of them (their number is known), made by a contraction.
+
+    With many rows the scores are better made by a kernel of their own; short rows of a known length need no loop.
+    """
+    space, dims = primop.space_of(chain.maximum), list(chain.maximum.dims)
+    few = all(e.is_constant for e in extents_of(chain.maximum.result))
+    return few and len(dims) == 1 and not space[dims[0]].is_constant and _made_by_contraction(chain.maximum.operand)
+
+
+def _made_by_contraction(value: ir.Value) -> bool:
+    """Whether a value is the elementwise epilogue of one contraction."""
+    found, pending = 0, [value]
+    while pending:
+        op = defining_op(pending.pop())
+        if op is None or isinstance(op, primop.Constant | primop.Iota):
+            continue
+        if isinstance(op, primop.Sum | primop.Max | primop.Gather | primop.Scatter):
+            found += 1 if is_contraction(op) else 2
+            continue
+        pending += list(op.operands)
+    return found == 1
 
 
 def _mark(chain: Chain, total: primop.Sum) -> None:

@@ -1,1 +1,0 @@
-"""Passes on the tile level: schedules, staging, pipelining and tensor cores."""

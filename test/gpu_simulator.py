@@ -1,0 +1,79 @@
+"""A GPU artifact without a GPU: every buffer exact and poisoned, every launch through the PTX interpreter, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tilec.runtime.artifact import Artifact, Buffer
+from tilec.runtime.expressions import evaluate
+from tilec.runtime.weights import NUMPY
+
+from .ptx import Memory, Module, parse
+
+
+class SimulatedGpu:
+    """Weights and states in simulated memory; `run` has the meaning of a program's `run` (see runtime/engine.py)."""
+
+    def __init__(
+        self, artifact: Artifact, weights: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray] | None = None
+    ) -> None:
+        self.manifest, self.memory = artifact.manifest, Memory()
+        self.modules: dict[str, Module] = {}
+        self.files = artifact.files
+        self.weights = {n: self.memory.alloc(np.ascontiguousarray(a)) for n, a in weights.items()}
+        given = states or {}
+        self.states = {
+            n: self.memory.alloc(np.ascontiguousarray(given.get(n, np.zeros(s.shape, NUMPY[s.dtype]))))
+            for n, s in self.manifest.states.items()
+        }
+        self.launches = 0
+
+    def run(self, entry: str, arguments: Mapping[str, np.ndarray], symbols: Mapping[str, int]) -> dict[str, np.ndarray]:
+        """Launches an entry point's kernels one after the other; copies of its results."""
+        plan = self.manifest.entries[entry]
+        known = {n: symbols.get(n, low) for n, (low, _) in self.manifest.symbols.items()}
+        table = self.memory.alloc(np.array(list(known.values()) or [0], np.int64))
+        arena = self.memory.alloc(max(plan.arena_bytes, 16))
+        places = [self._place(b, arena, arguments, known) for b in plan.buffers]
+        for name, used in plan.launches:
+            kernel = self.manifest.kernels[name]
+            if name not in self.modules:
+                self.modules[name] = parse(self.files[kernel.file].decode())
+            grid = tuple(evaluate(e, known) for e in kernel.grid)
+            if 0 not in grid:
+                self.modules[name].kernel(name).launch(
+                    grid=grid, block=(kernel.block, 1, 1), memory=self.memory, args=[*(places[b] for b in used), table]
+                )
+                self.launches += 1
+        return {n: self._read(plan.buffers[b], places[b], known) for n, b in plan.results.items()}
+
+    def state(self, name: str) -> np.ndarray:
+        """A copy of a state."""
+        spec = self.manifest.states[name]
+        return self._whole(self.states[name], spec.shape, spec.dtype)
+
+    def _place(self, buffer: Buffer, arena: int, arguments: Mapping[str, np.ndarray], symbols: Mapping[str, int]) -> int:
+        if buffer.kind == "weight":
+            return self.weights[buffer.label]
+        if buffer.kind == "state":
+            return self.states[buffer.label]
+        if buffer.kind == "temporary":
+            return arena + buffer.offset
+        if buffer.kind == "argument":
+            poisoned = np.full(buffer.bytes, 0xFF, np.uint8).view(NUMPY[buffer.dtype]).reshape(buffer.sizes)
+            poisoned[self._region(buffer, symbols)] = arguments[buffer.label]
+            return self.memory.alloc(poisoned)
+        return self.memory.alloc(buffer.bytes)
+
+    def _read(self, buffer: Buffer, place: int, symbols: Mapping[str, int]) -> np.ndarray:
+        return self._whole(place, buffer.sizes, buffer.dtype)[self._region(buffer, symbols)]
+
+    def _whole(self, place: int, sizes: list[int], dtype: str) -> np.ndarray:
+        count = int(np.prod(sizes, dtype=np.int64)) * NUMPY[dtype].itemsize
+        return np.array(self.memory.read(place, (count,), np.uint8)).view(NUMPY[dtype]).reshape(sizes)
+
+    @staticmethod
+    def _region(buffer: Buffer, symbols: Mapping[str, int]) -> tuple[slice, ...]:
+        return tuple(slice(0, evaluate(e, symbols)) for e in buffer.shape)

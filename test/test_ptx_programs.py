@@ -1,0 +1,133 @@
+"""GPU artifacts in the PTX interpreter against the reference and the CPU target: every kind of kernel, without a GPU."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from tilec.frontend.config import ModelConfig, inverse_frequencies
+from tilec.model_compiler import compile_model
+from tilec.pipelines.compiler import compile_module
+from tilec.pipelines.targets import GPU_TARGETS, find_target
+from tilec.runtime.artifact import Artifact
+from tilec.runtime.cpu import CpuProgram
+from tilec.runtime.weights import pack
+
+from . import cases, reference
+from .gpu_simulator import SimulatedGpu
+from .models import relative_error
+from .programs import Program, programs
+
+CONFIG = ModelConfig(
+    vocab_size=96,
+    hidden_size=64,
+    intermediate_size=96,
+    layers=2,
+    heads=4,
+    kv_heads=2,
+    head_dim=16,
+    norm_eps=1e-5,
+    rope_theta=1e4,
+    max_context=128,
+    tied_embeddings=True,
+)
+
+
+def simulate(program: Program, target: str) -> dict[str, np.ndarray]:
+    """Compiles a program for a GPU target and runs it in the interpreter."""
+    artifact = compile_module(program.graph.module, find_target(target), {})
+    held = {n: reference.to_memory(a, program.dtypes[n]) for n, a in program.inputs.items()}
+    gpu = SimulatedGpu(
+        artifact, {n: held[n] for n in artifact.manifest.weights}, {n: held[n] for n in artifact.manifest.states}
+    )
+    results = gpu.run("main", {n: held[n] for n, kind in program.kinds.items() if kind == "argument"}, program.symbols)
+    results |= {name: gpu.state(state) for name, state in program.aliases.items()}
+    return {n: reference.from_memory(a, program.dtypes[n]) for n, a in results.items()}
+
+
+@pytest.mark.parametrize("name", cases.SHAPES_OF_MODELS)
+def test_the_shapes_of_models_compute_what_the_reference_says(name: str) -> None:
+    program = cases.record(name)
+    expected = program.expected()
+    target = ("sm_90a", "sm_80")[sorted(cases.SHAPES_OF_MODELS).index(name) % 2]
+    expected.check(simulate(program, target))
+
+
+@settings(
+    max_examples=10,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
+)  # shrinking compiles hundreds of programs: not where a suite must end in time
+@given(programs(steps=6, elements=400, products=3000))
+def test_a_random_program_computes_what_the_reference_says(program: Program) -> None:
+    expected = program.expected()
+    expected.check(simulate(program, "sm_90a"))
+
+
+def random_weights(artifact: Artifact) -> dict[str, np.ndarray]:
+    rng, weights = np.random.default_rng(0), {}
+    for name, weight in artifact.manifest.weights.items():
+        values = rng.standard_normal(weight.shape, dtype=np.float32) * (
+            weight.shape[-1] ** -0.5 if len(weight.shape) > 1 else 1
+        )
+        weights[name] = inverse_frequencies(CONFIG) if name.startswith("rotary") else values
+    return weights
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
+def test_a_model_gives_the_logits_of_the_cpu_in_prefill_and_decode(target: str) -> None:
+    on_cpu = compile_model(CONFIG, "cpu", "f32", 64)
+    artifact = compile_model(CONFIG, target, "f32", 64)
+    weights = random_weights(artifact)
+    gpu = SimulatedGpu(artifact, weights)
+    cpu = CpuProgram(on_cpu, ((n, pack(weights[n], w)) for n, w in on_cpu.manifest.weights.items()), 1)
+    tokens = np.array([5, 90, 17, 3, 44, 8, 61], np.int32)
+    past = 0
+    for entry, piece, symbols in (("prefill", tokens, {"seq": 7}), ("decode", tokens[:1], {}), ("decode", tokens[1:2], {})):
+        theirs, ours = (p.run(entry, {"tokens": piece}, {**symbols, "past": past}) for p in (cpu, gpu))
+        assert relative_error(ours["logits"], theirs["logits"]) < 1e-5
+        assert ours["token"] == theirs["token"]
+        past += len(piece)
+        assert entry == "prefill" or int(ours["position"][0]) == past
+    cpu.close()
+
+
+def test_a_decode_layer_is_nine_launches_or_fewer() -> None:
+    """Norm, projections, rotation with the cache writes, attention, output, norm, gate and up, down."""
+    counts = [
+        len(compile_model(replace(CONFIG, layers=n), "sm_90a", "bf16", 64).manifest.entries["decode"].launches) for n in (1, 2)
+    ]
+    assert counts[1] - counts[0] <= 9
+
+
+ptxas = shutil.which("ptxas")
+
+
+@pytest.mark.skipif(ptxas is None, reason="ptxas is not on the path")
+@pytest.mark.parametrize("target", GPU_TARGETS)
+def test_ptxas_accepts_every_kernel_of_a_model(target: str, tmp_path: Path) -> None:
+    artifact = compile_model(replace(CONFIG, head_dim=64, layers=1), target, "bf16", 64)
+    for name, text in artifact.files.items():
+        (tmp_path / name).write_bytes(text)
+        done = subprocess.run(
+            [ptxas, f"-arch={target}", "-v", tmp_path / name, "-o", "/dev/null"], capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{name}: {done.stderr}"
+
+
+def test_activations_are_never_read_by_the_non_coherent_path() -> None:
+    """ptxas moves such loads above the wait for the kernel that writes them."""
+    artifact = compile_model(CONFIG, "sm_90a", "bf16", 64)
+    for name, text in artifact.files.items():
+        loads = re.findall(rb"ld\.global\.nc\S* \S+ \[(\S+?)[+\]]", text)
+        assert not loads or b"__cudart_i2opi_f" in text, f"{name} has non-coherent loads"
