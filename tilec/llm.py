@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilec.errors import ContextLengthError, TargetError, TilecError, UnsupportedError
+from tilec.errors import ContextLengthError, TargetError, TilecError
 from tilec.frontend.checkpoints import open_checkpoint
 from tilec.frontend.checkpoints.base import Checkpoint
 from tilec.frontend.checkpoints.expected import check_tensors
@@ -66,23 +66,12 @@ def resolve_target(name: str) -> str:
 
 
 def choose_dtype(dtype: str | None, target: str) -> str:
-    """The element type of weights and cache: what was asked for, otherwise bf16 where the target computes in it.
-
-    Raises UnsupportedError for a 16-bit type that a CPU target has no conversions for.
-    """
-    found = find_target(target)
-    supported = list(DTYPES)
-    if isinstance(found, CpuTarget):
-        if not found.bf16_dot:
-            supported.remove("bf16")
-        if found.name == "x86-64":  # the first level with F16C is AVX2's
-            supported.remove("f16")
+    """The element type of weights and cache: what was asked for, otherwise bf16 where it is faster than f32."""
     if dtype is None:
-        return "bf16" if "bf16" in supported else "f32"
+        found = find_target(target)
+        return "f32" if isinstance(found, CpuTarget) and found.vector_bytes < 32 else "bf16"
     if dtype not in DTYPES:
         raise TilecError(f"dtype must be one of {', '.join(DTYPES)}, but is '{dtype}'")
-    if dtype not in supported:
-        raise UnsupportedError(f"dtype {dtype} is not supported on {target} yet; use {' or '.join(supported)}")
     return dtype
 
 

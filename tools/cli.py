@@ -117,7 +117,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="auto", metavar="NAME",
                         help=f"auto (the default: a GPU if there is one), cpu, or one of {targets}")
     parser.add_argument("--dtype", choices=DTYPES,
-                        help="of weights and cache (default: bf16 where the target computes in it, otherwise f32)")
+                        help="of weights and cache (default: bf16; f32 on CPUs without AVX2)")
     parser.add_argument("--context", type=int, metavar="N",
                         help=f"tokens the cache holds (default: the model's, up to {DEFAULT_CONTEXT})")
 
