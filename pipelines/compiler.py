@@ -7,7 +7,7 @@ from typing import Any
 
 from mlir import ir
 
-from tilec.dialects import primop
+from tilec.dialects import core, primop
 from tilec.dialects.index_expr import map_results
 from tilec.pipelines.cpu.codegen import emit_objects
 from tilec.pipelines.nvvm_to_ptx import emit_ptx
@@ -27,6 +27,7 @@ def compile_module(module: ir.Module, target: CpuTarget | GpuTarget, model: dict
     `model` is stored in the manifest for whoever runs the artifact. The observer sees (pass, IR before, IR after).
     """
     with module.context, ir.Location.unknown():
+        core.load_all()  # the context may be older than the import of a dialect
         symbols = primop.symbol_ranges(module.operation)
         run_pipeline(module, without(tile_pipeline(target.name), leave_out), observer=observer)
         if isinstance(target, CpuTarget):

@@ -23,7 +23,8 @@ from tilec.runtime.weights import pack
 from . import cases, reference
 from .gpu_simulator import SimulatedGpu
 from .models import relative_error
-from .programs import Program, programs
+from .programs import FLOATS, Program, programs
+from .test_random_programs import unit
 
 CONFIG = ModelConfig(
     vocab_size=96,
@@ -58,6 +59,20 @@ def test_the_shapes_of_models_compute_what_the_reference_says(name: str) -> None
     expected = program.expected()
     target = ("sm_90a", "sm_80")[sorted(cases.SHAPES_OF_MODELS).index(name) % 2]
     expected.check(simulate(program, target))
+
+
+@pytest.mark.parametrize("name", cases.ALONE)
+def test_a_primop_alone_computes_what_the_reference_says(name: str) -> None:
+    """Every element type and ragged sizes; the instructions of a GPU may be one unit less accurate than polynomials."""
+    op, program = cases.ALONE[name], cases.alone(name)
+    expected = reference.run(program.graph.module, "main", program.inputs, program.symbols)
+    results = simulate(program, "sm_90a")
+    assert results.keys() == expected.keys()
+    for output, want in expected.items():
+        got, dtype = results[output], program.dtypes[output]
+        error = abs(got.astype(np.float64) - want.astype(np.float64))
+        allowed = (op.ulps + (op.ulps > 0)) * unit(want, dtype) + op.absolute if dtype in FLOATS else 0.0
+        assert ((error <= allowed) | (got == want) | (np.isnan(got) & np.isnan(want))).all(), output
 
 
 @settings(

@@ -43,7 +43,18 @@ func.func @narrow(%x: bf16) -> bf16 {
   return %tanh : bf16
 }
 
-// exp2 is left to the GPU's own instruction.
+// The hardware's own 16-bit exponential is not accurate to its last place: it is taken in f32.
+// CHECK: func.func @narrow_exponential
+// CHECK-SAME: %[[X:.*]]: bf16
+// CHECK-NEXT: %[[WIDE:.*]] = arith.extf %[[X]] : bf16 to f32
+// CHECK-NEXT: %[[POWER:.*]] = math.exp2 %[[WIDE]] : f32
+// CHECK-NEXT: arith.truncf %[[POWER]] : f32 to bf16
+func.func @narrow_exponential(%x: bf16) -> bf16 {
+  %a = math.exp2 %x : bf16
+  return %a : bf16
+}
+
+// exp2 of f32 is left to the GPU's own instruction.
 // CHECK: func.func @kept
 // CHECK-NEXT: math.exp2
 func.func @kept(%x: f32) -> f32 {

@@ -22,6 +22,16 @@ PRED = TYPES["pred"]
 WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "global": 0, "const": 0, "param": 0}
 
 
+def _odd(values: Array) -> Array:
+    """64-bit integers as f64 rounded to odd, which a second rounding to far fewer bits cannot tell from the exact value."""
+    negative = values < 0
+    size = np.where(negative, 0 - values, values).astype(np.uint64)
+    large = (size >> np.uint64(53)) != 0
+    kept = (size >> np.uint64(11)) | ((size & np.uint64(0x7FF)) != 0).astype(np.uint64)
+    exact = np.where(large, kept, size).astype(np.float64) * np.where(large, 2048.0, 1.0)
+    return np.where(negative, -exact, exact)
+
+
 @instruction("mov")
 def mov(at: Decoder) -> Run:
     kind = at.type()
@@ -115,13 +125,15 @@ def cvt(at: Decoder) -> Run:
                 low, high = source.view.type(max(target.min, own.min)), source.view.type(min(target.max, own.max))
                 values = np.clip(values, low, high)
             return values.astype(to.view)
+        if source.width == 64 and to.width < 32:
+            return to.decode(narrow(_odd(values), to, mode))
         if source.width == 64 and to.name != "f64":
             return np.asarray(values.astype(np.float32))
         return to.decode(narrow(values.astype(np.float64), to, mode))
 
     if source.floating and not to.floating and mode not in whole:
         raise Unsupported("a conversion to an integer without .rni, .rzi, .rmi or .rpi")
-    inexact = source.width == 64 and (mode != "rn" or to.width < 32)  # would be rounded twice
+    inexact = source.width == 64 and mode != "rn"  # would be rounded twice
     if not source.floating and to.floating and (mode in ("", *whole) or inexact):
         raise Unsupported(f"this rounding of {source.name} to {to.name}")
     if source.floating and to.floating and to.width < source.width and not mode:
