@@ -227,7 +227,7 @@ class _Binary(_View):
         if left != right:
             raise VerifyError(f"operands must have one element type, but have {left} and {right}")
         out = str(element_type(self.result))
-        if out not in (str(left), "i1") and not (str(left) in ("bf16", "f16") and out == "f32"):
+        if out != str(left) and not (str(left) in ("bf16", "f16") and out == "f32"):
             raise VerifyError(f"result must be {left} or wider, but is {out}")
 
 
@@ -241,6 +241,10 @@ class Mul(_Binary, name="mul", traits=[Pure]):
 
 class Mod(_Binary, name="mod", traits=[Pure]):
     """Remainder with the sign of the dividend (C's fmod and %); integer division by zero is undefined."""
+
+    def verify(self) -> None:
+        super().verify()
+        self._check_element(self.result, (*FLOATS, "i64", "i32"), "result")
 
 
 class LessThan(_View, name="less_than", traits=[Pure]):

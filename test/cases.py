@@ -13,6 +13,7 @@ from tilec.dialects.index_expr import dim
 from tilec.frontend import nn
 from tilec.frontend.tensor import Graph, Tensor
 
+from . import reference
 from .programs import FLOATS, INTEGERS, Program
 
 ALL = (*FLOATS, *INTEGERS, "i1")
@@ -128,10 +129,12 @@ SHAPES_OF_MODELS: dict[str, Shape] = {}
 
 def shape_of_model(launches: int, **options: object) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Enters a program into the table, under its name and its options."""
+
     def register(record: Callable[..., None]) -> Callable[..., None]:
         name = " ".join([record.__name__.strip("_").replace("_", " "), *(f"{k}={v}" for k, v in options.items())])
         SHAPES_OF_MODELS[name] = Shape(lambda program: record(program, **options), launches)
         return record
+
     return register
 
 
@@ -198,7 +201,7 @@ def _attention(p: Program, heads: int, kv_heads: int, dtype: str) -> None:
     seq, past = p.graph.symbol("seq"), p.graph.symbol("past")
     q = _normal(p, "q", (seq, heads, 16), dtype)
     keys, values = (_normal(p, n, (kv_heads, 64, 16), dtype, "state") for n in ("keys", "values"))
-    p.output("y", nn.attention(q, keys[:, :past + seq], values[:, :past + seq], past))
+    p.output("y", nn.attention(q, keys[:, : past + seq], values[:, : past + seq], past))
 
 
 @shape_of_model(launches=5, dtype="f32")
@@ -212,7 +215,7 @@ def _attention_with_new_keys(p: Program, dtype: str) -> None:
         new = _normal(p, f"new {name}", (seq, 2, 16), dtype).permute(1, 0, 2)
         caches.append(_normal(p, name, (2, 64, 16), dtype, "state").scatter(1, p.graph.iota(past + seq)[past:], new))
         p.output(f"{name} after", caches[-1], alias=name)
-    p.output("y", nn.attention(q, *(c[:, :past + seq] for c in caches), past))
+    p.output("y", nn.attention(q, *(c[:, : past + seq] for c in caches), past))
 
 
 @shape_of_model(launches=1)
@@ -235,3 +238,187 @@ def _layers_with_a_residual(p: Program) -> None:
         p.graph.graph_break("layer")
         x = x + nn.linear(x, _normal(p, f"w{i}", (32, 32), kind="weight"))
     p.output("y", x)
+
+
+@shape_of_model(launches=2)
+def _product_and_its_transpose(p: Program) -> None:
+    """A result that is read in two ways is no accumulator."""
+    y = _normal(p, "x", (17, 9)) @ _normal(p, "w", (9, 17), kind="weight")
+    p.output("y", y + y.transpose(0, 1))
+
+
+@shape_of_model(launches=2)
+def _product_and_a_row_of_it(p: Program) -> None:
+    y = _normal(p, "x", (17, 9)) @ _normal(p, "w", (9, 35), kind="weight")
+    p.output("y", y + y[3:4])
+
+
+@shape_of_model(launches=2)
+def _product_and_the_sums_of_rows(p: Program) -> None:
+    """A reduction of rows cannot be where every element is its own accumulator."""
+    x = _normal(p, "x", (p.graph.symbol("seq"), 33))
+    p.output("y", x @ _normal(p, "w", (33, 17), kind="weight") + x.sum(-1, keepdim=True))
+
+
+@shape_of_model(launches=2)
+def _maxima_of_rows_and_of_everything(p: Program) -> None:
+    x = _normal(p, "x", (17, 33))
+    p.output("y", (x * x.max(0, 1)) * x.max(-1, keepdim=True))
+
+
+@shape_of_model(launches=2)
+def _rows_scaled_by_the_sum_of_everything(p: Program) -> None:
+    x = _normal(p, "x", (17, 33))
+    p.output("y", (x * x.sum(0, 1)).sum(-1))
+
+
+# --- Memory ----------------------------------------------------------------------------------------------------------
+
+MemoryCase = Callable[[Program, Tensor, Tensor, Tensor], None]
+MEMORY: dict[str, MemoryCase] = {}
+
+
+def memory_case(record: MemoryCase) -> MemoryCase:
+    """Enters a program over an argument `x`, a state `s` and a weight `w` into the table, under its name."""
+    MEMORY[record.__name__.strip("_").replace("_", " ")] = record
+    return record
+
+
+def memory(name: str) -> Program:
+    program, rng = Program(Graph({"n": (1, 4)}), symbols={"n": 3}), np.random.default_rng(0)
+    with program.graph.entry("main"):
+        x = program.input("x", (program.graph.symbol("n"), 4), "f32", rng.standard_normal((3, 4)))
+        s, w = (program.input(n, (6, 4), "f32", rng.standard_normal((6, 4)), k) for n, k in (("s", "state"), ("w", "weight")))
+        MEMORY[name](program, x, s, w)
+    return program
+
+
+@memory_case
+def _inputs_themselves(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
+    for name, tensor in {
+        "x out": x,
+        "s out": s,
+        "w out": w,
+        "one": p.graph.constant(1.0, "f32"),
+        "iota": p.graph.iota(5),
+    }.items():
+        p.output(name, tensor)
+
+
+@memory_case
+def _rows_of_a_state_shifted(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
+    p.output("s after", s.scatter(0, p.graph.iota(5), s[1:]), alias="s")
+
+
+@memory_case
+def _a_state_read_before_it_is_written(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
+    old = s * 2.0
+    new = s.scatter(0, p.graph.iota(p.graph.symbol("n")), x)
+    p.output("both", old + new)
+    p.output("s after", new, alias="s")
+
+
+@memory_case
+def _a_state_written_and_not_kept(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
+    p.output("new", s.scatter(0, p.graph.iota(p.graph.symbol("n")), x))
+    p.output("old", s + 0.0)
+
+
+@memory_case
+def _a_state_replaced_by_a_computation(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
+    p.output("s after", s * 0.5 + w, alias="s")
+    p.output("rows", s.sum(-1))
+
+
+@memory_case
+def _a_state_written_twice(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
+    once = s.scatter(0, p.graph.iota(p.graph.symbol("n")), x)
+    p.graph.graph_break("next")
+    twice = once.scatter(0, p.graph.iota(2), once[2:4])
+    p.output("between", once)
+    p.output("s after", twice, alias="s")
+
+
+@memory_case
+def _a_value_read_after_it_is_scattered_into(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
+    value = w.exp2()
+    p.output("y", value.scatter(0, p.graph.iota(p.graph.symbol("n")), x) + value * 2.0)
+
+
+@memory_case
+def _a_constant_and_an_iota_of_another_chunk(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
+    p.graph.graph_break("first")
+    two, count = p.graph.constant(2.0, "f32"), p.graph.iota(4, "f32")
+    first = x * two + count
+    p.graph.graph_break("second")
+    p.output("y", first * two + count)
+
+
+# --- NaN, infinities, signed zeros -----------------------------------------------------------------------------------
+
+
+SPECIAL = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    math.inf,
+    -math.inf,
+    math.nan,
+    0.5,
+    3.25,
+    -1e-3,
+    1e3,
+    -1e3,
+    2.0**-14,
+    200.0,
+    -140.0,
+    -126.5,
+    -300.0,
+)
+ARITHMETIC: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": lambda x, y: x + y,
+    "mul": lambda x, y: x * y,
+    "mod": lambda x, y: x % y,
+    "recip": lambda x, y: x.recip(),
+    "sqrt": lambda x, y: x.sqrt(),
+    "divf": lambda x, y: x.custom("arith.divf", y),
+    "less": lambda x, y: x < y,
+    "minimum": lambda x, y: x.custom("arith.minimumf", y),
+    "floor": lambda x, y: x.custom("math.floor"),
+    "negative": lambda x, y: -x,
+    "x + 0": lambda x, y: x + 0.0,
+    "true": lambda x, y: x.cast("i1"),
+}
+FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "exp2": lambda x, y: x.exp2(),
+    "log2": lambda x, y: x.log2(),
+    "sin": lambda x, y: x.sin(),
+    "tanh": lambda x, y: x.custom("math.tanh"),
+    "erf": lambda x, y: x.custom("math.erf"),
+}
+
+
+def special(dtype: str) -> Program:
+    """Arithmetic and functions of all pairs of special values."""
+    program, values = Program(Graph()), np.array(SPECIAL)
+    with program.graph.entry("main"):
+        x = program.input("x", (len(values), 1), dtype, values[:, None])
+        y = program.input("y", (len(values),), dtype, values)
+        for name, function in {**ARITHMETIC, **FUNCTIONS}.items():
+            program.output(name, function(x, y))
+    return program
+
+
+def check_special(results: dict[str, reference.Array], expected: dict[str, reference.Array], dtype: str, ulps: int) -> None:
+    """Arithmetic has IEEE's results, signs of zeros included; functions have their limits, and are `ulps` accurate between."""
+    for name, want in expected.items():
+        got = results[name].astype(np.float64)
+        finite = np.isfinite(want) if name in FUNCTIONS else np.zeros(want.shape, bool)
+        np.testing.assert_array_equal(got[~finite], want[~finite].astype(np.float64), name)
+        if name in FUNCTIONS:
+            allowed = ulps * reference.unit(want[finite], dtype) + 1.5e-7 * (name == "sin")
+            assert (abs(got[finite] - want[finite]) <= allowed).all(), name
+        elif name != "minimum":  # which of two zeros is the smaller is left open
+            number = ~np.isnan(got)
+            np.testing.assert_array_equal(np.signbit(got)[number], np.signbit(want.astype(np.float64))[number], name)

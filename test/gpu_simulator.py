@@ -1,4 +1,7 @@
-"""A GPU artifact without a GPU: every buffer exact and poisoned, every launch through the PTX interpreter, in order."""
+"""A GPU artifact without a GPU: every buffer exact and poisoned, every launch through the PTX interpreter, in order.
+
+A dependent kernel finds everything that earlier launches wrote still being written until it waits.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,25 @@ from .ptx import Memory, Module, parse
 
 
 class SimulatedGpu:
-    """Weights and states in simulated memory; `run` has the meaning of a program's `run` (see runtime/engine.py)."""
+    """Weights and states in simulated memory; `run` has the meaning of a program's `run` (see runtime/engine.py).
+
+    Temporaries lie in the arena that the artifact plans, or `apart`, each with poison around it.
+    """
 
     def __init__(
-        self, artifact: Artifact, weights: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray] | None = None
+        self,
+        artifact: Artifact,
+        weights: Mapping[str, np.ndarray],
+        states: Mapping[str, np.ndarray] | None = None,
+        apart: bool = False,
     ) -> None:
-        self.manifest, self.memory = artifact.manifest, Memory()
+        self.manifest, self.memory, self.apart = artifact.manifest, Memory(), apart
         self.modules: dict[str, Module] = {}
         self.files = artifact.files
-        self.weights = {n: self.memory.alloc(np.ascontiguousarray(a)) for n, a in weights.items()}
+        self.weights = {n: self._upload(a) for n, a in weights.items()}
         given = states or {}
         self.states = {
-            n: self.memory.alloc(np.ascontiguousarray(given.get(n, np.zeros(s.shape, NUMPY[s.dtype]))))
-            for n, s in self.manifest.states.items()
+            n: self._upload(given.get(n, np.zeros(s.shape, NUMPY[s.dtype]))) for n, s in self.manifest.states.items()
         }
         self.launches = 0
 
@@ -35,8 +44,9 @@ class SimulatedGpu:
         plan = self.manifest.entries[entry]
         known = {n: symbols.get(n, low) for n, (low, _) in self.manifest.symbols.items()}
         table = self.memory.alloc(np.array(list(known.values()) or [0], np.int64))
-        arena = self.memory.alloc(max(plan.arena_bytes, 16))
+        arena = self._allocate(plan.arena_bytes)
         places = [self._place(b, arena, arguments, known) for b in plan.buffers]
+        written: set[int] = set()
         for name, used in plan.launches:
             kernel = self.manifest.kernels[name]
             if name not in self.modules:
@@ -44,9 +54,14 @@ class SimulatedGpu:
             grid = tuple(evaluate(e, known) for e in kernel.grid)
             if 0 not in grid:
                 self.modules[name].kernel(name).launch(
-                    grid=grid, block=(kernel.block, 1, 1), memory=self.memory, args=[*(places[b] for b in used), table]
+                    grid=grid,
+                    block=(kernel.block, 1, 1),
+                    memory=self.memory,
+                    args=[*(places[b] for b in used), table],
+                    pending=[(places[b], plan.buffers[b].bytes) for b in written] if kernel.dependent else [],
                 )
                 self.launches += 1
+                written |= {b for b in used if plan.buffers[b].kind not in ("weight", "argument")}
         return {n: self._read(plan.buffers[b], places[b], known) for n, b in plan.results.items()}
 
     def state(self, name: str) -> np.ndarray:
@@ -59,13 +74,22 @@ class SimulatedGpu:
             return self.weights[buffer.label]
         if buffer.kind == "state":
             return self.states[buffer.label]
-        if buffer.kind == "temporary":
+        if buffer.kind == "temporary" and not self.apart:
             return arena + buffer.offset
         if buffer.kind == "argument":
             poisoned = np.full(buffer.bytes, 0xFF, np.uint8).view(NUMPY[buffer.dtype]).reshape(buffer.sizes)
             poisoned[self._region(buffer, symbols)] = arguments[buffer.label]
-            return self.memory.alloc(poisoned)
-        return self.memory.alloc(buffer.bytes)
+            return self._upload(poisoned)
+        return self._allocate(buffer.bytes)
+
+    def _allocate(self, size: int) -> int:
+        """Poisoned memory, in multiples of 16 bytes: up to there LLVM may read past the end of what it knows is aligned."""
+        return self.memory.alloc(max(-(-size // 16) * 16, 16))
+
+    def _upload(self, array: np.ndarray) -> int:
+        place = self._allocate(array.nbytes)
+        self.memory.write(place, array)
+        return place
 
     def _read(self, buffer: Buffer, place: int, symbols: Mapping[str, int]) -> np.ndarray:
         return self._whole(place, buffer.sizes, buffer.dtype)[self._region(buffer, symbols)]

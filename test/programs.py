@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -41,6 +42,10 @@ class Program:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{n} {self.dtypes[n]}{list(a.shape)}" for n, a in self.inputs.items())
         return f"symbols {self.symbols}, inputs {inputs}\n{self.graph.module}"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How hypothesis shows a failing program: as IR, not as arrays."""
+        printer.text(repr(self))
 
     def input(self, name: str, shape: Sequence[Linear | int], dtype: str, values: Array, kind: str = "argument") -> Tensor:
         """Declares an input and what it will hold."""

@@ -27,13 +27,18 @@ from .ptx.formats import bf16_to_f32, f32_to_bf16
 
 Array = npt.NDArray[Any]
 NUMPY = {"f32": np.float32, "bf16": np.float32, "f16": np.float16, "i64": np.int64, "i32": np.int32, "i1": np.bool_}
-ULP = {"f32": 2.0 ** -23, "bf16": 2.0 ** -7, "f16": 2.0 ** -10}  # of numbers in [1, 2)
-TINIEST = {"f32": 2.0 ** -149, "bf16": 2.0 ** -126, "f16": 2.0 ** -24}  # AVX512_BF16 rounds to bf16 without subnormals
+ULP = {"f32": 2.0**-23, "bf16": 2.0**-7, "f16": 2.0**-10}  # of numbers in [1, 2)
+TINIEST = {"f32": 2.0**-149, "bf16": 2.0**-126, "f16": 2.0**-24}  # AVX512_BF16 rounds to bf16 without subnormals
 NOISE = 4.0  # units in the last place
 
 
-def run(module: ir.Module, entry: str, inputs: Mapping[str, Array], symbols: Mapping[str, int] | None = None,
-        noise: np.random.Generator | None = None) -> dict[str, Array]:
+def run(
+    module: ir.Module,
+    entry: str,
+    inputs: Mapping[str, Array],
+    symbols: Mapping[str, int] | None = None,
+    noise: np.random.Generator | None = None,
+) -> dict[str, Array]:
     """The outputs, by label, of an entry point of a recorded module that no pass has touched.
 
     `inputs` holds arguments, weights and states, in the shapes that the symbols give.
@@ -61,6 +66,12 @@ def rounded(values: Array, dtype: str) -> Array:
         if dtype == "i1":
             return np.asarray(values) != 0
         return np.asarray(values).astype(NUMPY[dtype])
+
+
+def unit(values: Array, dtype: str) -> Array:
+    """One unit in the last place of finite values."""
+    exponent = np.floor(np.log2(np.maximum(np.nan_to_num(abs(values.astype(np.float64)), posinf=0.0), 2.0**-149)))
+    return np.maximum(ULP[dtype] * 2.0**exponent, TINIEST[dtype])
 
 
 def to_memory(values: Array, dtype: str) -> Array:
@@ -123,8 +134,9 @@ class _Evaluation:
         where = tuple(index(e, dims, self.sizes) for e in map_results(self.op.maps[operand]))
         for i, extent in zip(where, self.operands[operand].shape, strict=True):
             outside = exists & ((i < 0) | (i >= extent))
-            assert not np.broadcast_to(outside, np.broadcast_shapes(outside.shape, self.shape)).any(), \
+            assert not np.broadcast_to(outside, np.broadcast_shapes(outside.shape, self.shape)).any(), (
                 f"operand {operand} of {self.op} is read out of bounds"
+            )
         return where, exists
 
     def read(self, operand: int, *more: Array) -> Array:
@@ -152,6 +164,14 @@ class _Evaluation:
         if self.noise is None:
             return values
         return np.asarray(values) * (1.0 + NOISE * ULP[dtype] * self.noise.uniform(-1.0, 1.0, np.shape(values)))
+
+    def total(self, terms: Array, dims: tuple[int, ...]) -> Array:
+        """A sum that keeps its dimensions; with noise, off by what n roundings of a f32 sum add up to at random."""
+        exact = terms.sum(dims, keepdims=True)
+        if self.noise is None:
+            return exact
+        size = abs(terms).sum(dims, keepdims=True) * math.prod(terms.shape[d] for d in dims) ** 0.5
+        return exact + NOISE * ULP["f32"] * size * self.noise.uniform(-1.0, 1.0, exact.shape)
 
 
 EXACT = (primop.Input, primop.Constant, primop.Iota, primop.Max, primop.Gather, primop.Scatter)
@@ -307,7 +327,7 @@ def _sum(at: _Evaluation) -> Array:
     if at.type_of(0) not in primop.FLOATS:
         return terms.sum(dims, dtype=terms.dtype)
     with np.errstate(invalid="ignore"):
-        return at.shaken(terms, "f32").sum(dims)
+        return at.total(terms, dims).squeeze(dims)
 
 
 @meaning
@@ -325,7 +345,7 @@ def _softmax(at: _Evaluation) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         largest = x.max(dim, keepdims=True, initial=-np.inf)
         powers = np.exp(at.shaken(x - largest, at.dtype))
-        return np.where(largest == -np.inf, 0.0, powers / powers.sum(dim, keepdims=True))
+        return np.where(largest == -np.inf, 0.0, powers / at.total(powers, (dim,)))
 
 
 # --- Computed places -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from tilec.frontend.config import ModelConfig, inverse_frequencies
 from tilec.model_compiler import compile_model
@@ -24,8 +26,8 @@ from . import cases, reference
 from .gpu_simulator import SimulatedGpu
 from .models import relative_error
 from .programs import FLOATS, Program, programs
-from .test_random_programs import unit
 
+EXAMPLES = max(int(os.environ.get("TILEC_EXAMPLES", "100")) // 5, 1)
 CONFIG = ModelConfig(
     vocab_size=96,
     hidden_size=64,
@@ -41,13 +43,12 @@ CONFIG = ModelConfig(
 )
 
 
-def simulate(program: Program, target: str) -> dict[str, np.ndarray]:
-    """Compiles a program for a GPU target and runs it in the interpreter."""
+def simulate(program: Program, target: str, apart: bool = True) -> dict[str, np.ndarray]:
+    """Compiles a program for a GPU target and runs it in the interpreter, its temporaries apart or in their arena."""
     artifact = compile_module(program.graph.module, find_target(target), {})
     held = {n: reference.to_memory(a, program.dtypes[n]) for n, a in program.inputs.items()}
-    gpu = SimulatedGpu(
-        artifact, {n: held[n] for n in artifact.manifest.weights}, {n: held[n] for n in artifact.manifest.states}
-    )
+    manifest = artifact.manifest
+    gpu = SimulatedGpu(artifact, {n: held[n] for n in manifest.weights}, {n: held[n] for n in manifest.states}, apart)
     results = gpu.run("main", {n: held[n] for n, kind in program.kinds.items() if kind == "argument"}, program.symbols)
     results |= {name: gpu.state(state) for name, state in program.aliases.items()}
     return {n: reference.from_memory(a, program.dtypes[n]) for n, a in results.items()}
@@ -71,22 +72,37 @@ def test_a_primop_alone_computes_what_the_reference_says(name: str) -> None:
     for output, want in expected.items():
         got, dtype = results[output], program.dtypes[output]
         error = abs(got.astype(np.float64) - want.astype(np.float64))
-        allowed = (op.ulps + (op.ulps > 0)) * unit(want, dtype) + op.absolute if dtype in FLOATS else 0.0
+        allowed = (op.ulps + (op.ulps > 0)) * reference.unit(want, dtype) + op.absolute if dtype in FLOATS else 0.0
         assert ((error <= allowed) | (got == want) | (np.isnan(got) & np.isnan(want))).all(), output
 
 
+@pytest.mark.parametrize("name", cases.MEMORY)
+def test_outputs_and_states_hold_what_they_must(name: str) -> None:
+    program = cases.memory(name)
+    expected = program.expected()
+    expected.check(simulate(program, "sm_90a", apart=False))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_nan_infinities_and_signed_zeros_have_ieee_results(dtype: str) -> None:
+    program = cases.special(dtype)
+    expected = reference.run(program.graph.module, "main", program.inputs)
+    cases.check_special(simulate(program, "sm_90a"), expected, dtype, ulps=3)
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 @settings(
-    max_examples=10,
+    max_examples=EXAMPLES,
     derandomize=True,
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.generate],
 )  # shrinking compiles hundreds of programs: not where a suite must end in time
-@given(programs(steps=6, elements=400, products=3000))
-def test_a_random_program_computes_what_the_reference_says(program: Program) -> None:
+@given(program=programs(steps=10, elements=600, products=3000), apart=st.booleans())
+def test_a_random_program_computes_what_the_reference_says(target: str, program: Program, apart: bool) -> None:
     expected = program.expected()
-    expected.check(simulate(program, "sm_90a"))
+    expected.check(simulate(program, target, apart))
 
 
 def random_weights(artifact: Artifact) -> dict[str, np.ndarray]:
@@ -108,7 +124,11 @@ def test_a_model_gives_the_logits_of_the_cpu_in_prefill_and_decode(target: str) 
     cpu = CpuProgram(on_cpu, ((n, pack(weights[n], w)) for n, w in on_cpu.manifest.weights.items()), 1)
     tokens = np.array([5, 90, 17, 3, 44, 8, 61], np.int32)
     past = 0
-    for entry, piece, symbols in (("prefill", tokens, {"seq": 7}), ("decode", tokens[:1], {}), ("decode", tokens[1:2], {})):
+    for entry, piece, symbols in (
+        ("prefill", tokens, {"seq": 7}),
+        ("decode", tokens[:1], {}),
+        ("decode", tokens[1:2], {}),
+    ):
         theirs, ours = (p.run(entry, {"tokens": piece}, {**symbols, "past": past}) for p in (cpu, gpu))
         assert relative_error(ours["logits"], theirs["logits"]) < 1e-5
         assert ours["token"] == theirs["token"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tilec.frontend.tensor import Graph, Tensor
+from tilec.frontend.tensor import Graph
 from tilec.pipelines.compiler import compile_module
 from tilec.pipelines.targets import CPU_TARGETS, find_target, host_cpu
 from tilec.runtime.artifact import Artifact
@@ -126,12 +125,6 @@ def test_poison_beyond_the_lengths_in_use_changes_nothing(program: Program) -> N
 # --- Every primop alone ----------------------------------------------------------------------------------------------
 
 
-def unit(values: Array, dtype: str) -> Array:
-    """One unit in the last place of finite values."""
-    exponent = np.floor(np.log2(np.maximum(np.nan_to_num(abs(values.astype(np.float64)), posinf=0.0), 2.0**-149)))
-    return np.maximum(reference.ULP[dtype] * 2.0**exponent, reference.TINIEST[dtype])
-
-
 @pytest.mark.parametrize("name", cases.ALONE)
 def test_a_primop_alone_is_accurate_on_every_element_type_and_ragged_sizes(name: str) -> None:
     op, program = cases.ALONE[name], cases.alone(name)
@@ -143,77 +136,22 @@ def test_a_primop_alone_is_accurate_on_every_element_type_and_ragged_sizes(name:
         if dtype not in FLOATS or not op.ulps:
             np.testing.assert_array_equal(got, want, label)
         else:
-            wrong = abs(got.astype(np.float64) - want) > op.ulps * unit(want, dtype) + op.absolute
+            wrong = abs(got.astype(np.float64) - want) > op.ulps * reference.unit(want, dtype) + op.absolute
             assert not wrong.any(), f"{label}: {got[wrong][:4]} are not {want[wrong][:4]}"
 
 
-NAN, INF = math.nan, math.inf
-SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 0.5, 3.25, -1e-3, 1e3, -1e3, 2.0**-14, 200.0, -140.0, -126.5, -300.0])
-
-
-def special(build: dict[str, object], dtype: str) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Results and what they must be, of functions of all pairs of special values."""
-    program = Program(Graph())
-    with program.graph.entry("main"):
-        x = program.input("x", (len(SPECIAL), 1), dtype, SPECIAL[:, None])
-        y = program.input("y", (len(SPECIAL),), dtype, SPECIAL)
-        for name, function in build.items():
-            program.output(name, function(x, y))  # type: ignore[operator]
-    return reference.run(program.graph.module, "main", program.inputs), run(program)
-
-
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_nan_infinities_and_signed_zeros_are_those_of_ieee_arithmetic(dtype: str) -> None:
-    expected, results = special(
-        {
-            "add": lambda x, y: x + y,
-            "mul": lambda x, y: x * y,
-            "mod": lambda x, y: x % y,
-            "recip": lambda x, y: x.recip(),
-            "sqrt": lambda x, y: x.sqrt(),
-            "divf": lambda x, y: x.custom("arith.divf", y),
-            "less": lambda x, y: x < y,
-            "minimum": lambda x, y: x.custom("arith.minimumf", y),
-            "floor": lambda x, y: x.custom("math.floor"),
-            "negative": lambda x, y: -x,
-            "x + 0": lambda x, y: x + 0.0,
-            "true": lambda x, y: x.cast("i1"),
-        },
-        dtype,
-    )
-    for name, want in expected.items():
-        np.testing.assert_array_equal(results[name], want, name)
-        if dtype == "f32" and name != "minimum":
-            where = ~np.isnan(want.astype(np.float32))
-            np.testing.assert_array_equal(np.signbit(results[name])[where], np.signbit(want)[where], name)
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_functions_of_nan_infinities_and_extremes_have_their_limits(dtype: str) -> None:
-    expected, results = special(
-        {
-            "exp2": lambda x, y: x.exp2(),
-            "log2": lambda x, y: x.log2(),
-            "sin": lambda x, y: x.sin(),
-            "tanh": lambda x, y: x.custom("math.tanh"),
-            "erf": lambda x, y: x.custom("math.erf"),
-        },
-        dtype,
-    )
-    for name, want in expected.items():
-        got = results[name]
-        finite = np.isfinite(want)
-        np.testing.assert_array_equal(got[~finite], want[~finite], name)
-        assert (
-            abs(got[finite].astype(np.float64) - want[finite]) <= 2 * unit(want[finite], dtype) + 1.5e-7 * (name == "sin")
-        ).all(), name
+def test_nan_infinities_and_signed_zeros_have_ieee_results(dtype: str) -> None:
+    program = cases.special(dtype)
+    expected = reference.run(program.graph.module, "main", program.inputs)
+    cases.check_special(run(program), expected, dtype, ulps=2)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("size", [2, 17, 129])
 def test_a_maximum_over_a_nan_is_nan_wherever_it_stands(dtype: str, size: int) -> None:
     rows = np.random.default_rng(0).uniform(-2, 2, (size + 1, size))
-    rows[np.arange(size), np.arange(size)] = NAN
+    rows[np.arange(size), np.arange(size)] = np.nan
     program = Program(Graph())
     with program.graph.entry("main"):
         program.output("y", program.input("x", rows.shape, dtype, rows).max(-1))
@@ -245,7 +183,21 @@ def test_the_sine_of_large_angles_is_accurate() -> None:
 
 def test_a_cast_rounds_to_nearest_even_and_overflows_to_infinity() -> None:
     values = np.array(
-        [65504.0, 65519.9, 65520.0, 3.4e38, 1.00390625, 1.01171875, -1.00390625, 2049.0, 2051.0, NAN, INF, 1e-7, 6e-8]
+        [
+            65504.0,
+            65519.9,
+            65520.0,
+            3.4e38,
+            1.00390625,
+            1.01171875,
+            -1.00390625,
+            2049.0,
+            2051.0,
+            np.nan,
+            np.inf,
+            1e-7,
+            6e-8,
+        ]
     )
     program = Program(Graph())
     with program.graph.entry("main"):
@@ -286,7 +238,7 @@ def test_conversions_of_16_bit_floats_are_exact_on_every_cpu_target(target: str)
 @pytest.mark.parametrize("shape", [(3, 1), (3, 17), (5, 130)])
 def test_softmax_of_a_row_of_minus_infinity_is_zeros(dtype: str, shape: tuple[int, int]) -> None:
     values = np.random.default_rng(0).uniform(-2, 2, shape)
-    values[1] = -INF
+    values[1] = -np.inf
     program = Program(Graph())
     with program.graph.entry("main"):
         program.output("y", program.input("x", shape, dtype, values).softmax(-1))
@@ -298,86 +250,9 @@ def test_softmax_of_a_row_of_minus_infinity_is_zeros(dtype: str, shape: tuple[in
 # --- Memory ----------------------------------------------------------------------------------------------------------
 
 
-def outputs(record: object) -> Program:
-    """A program over an argument `x`, a state `s` (6, 4) and a weight `w`."""
-    program, rng = Program(Graph({"n": (1, 4)}), symbols={"n": 3}), np.random.default_rng(0)
-    with program.graph.entry("main"):
-        inputs = [
-            program.input(n, s, "f32", rng.standard_normal((3, 4) if n == "x" else s), k)
-            for n, s, k in (("x", (program.graph.symbol("n"), 4), "argument"), ("s", (6, 4), "state"), ("w", (6, 4), "weight"))
-        ]
-        record(program, *inputs)  # type: ignore[operator]
-    return program
-
-
-def _inputs_themselves(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
-    for name, tensor in {
-        "x out": x,
-        "s out": s,
-        "w out": w,
-        "one": p.graph.constant(1.0, "f32"),
-        "iota": p.graph.iota(5),
-    }.items():
-        p.output(name, tensor)
-
-
-def _rows_of_a_state_shifted(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
-    p.output("s after", s.scatter(0, p.graph.iota(5), s[1:]), alias="s")
-
-
-def _a_state_read_before_it_is_written(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
-    old = s * 2.0
-    new = s.scatter(0, p.graph.iota(p.graph.symbol("n")), x)
-    p.output("both", old + new)
-    p.output("s after", new, alias="s")
-
-
-def _a_state_written_and_not_kept(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
-    p.output("new", s.scatter(0, p.graph.iota(p.graph.symbol("n")), x))
-    p.output("old", s + 0.0)
-
-
-def _a_state_replaced_by_a_computation(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
-    p.output("s after", s * 0.5 + w, alias="s")
-    p.output("rows", s.sum(-1))
-
-
-def _a_state_written_twice(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
-    once = s.scatter(0, p.graph.iota(p.graph.symbol("n")), x)
-    p.graph.graph_break("next")
-    twice = once.scatter(0, p.graph.iota(2), once[2:4])
-    p.output("between", once)
-    p.output("s after", twice, alias="s")
-
-
-def _a_value_read_after_it_is_scattered_into(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
-    value = w.exp2()
-    p.output("y", value.scatter(0, p.graph.iota(p.graph.symbol("n")), x) + value * 2.0)
-
-
-def _a_constant_and_an_iota_of_another_chunk(p: Program, x: Tensor, s: Tensor, w: Tensor) -> None:
-    p.graph.graph_break("first")
-    two, count = p.graph.constant(2.0, "f32"), p.graph.iota(4, "f32")
-    first = x * two + count
-    p.graph.graph_break("second")
-    p.output("y", first * two + count)
-
-
-MEMORY = (
-    _inputs_themselves,
-    _rows_of_a_state_shifted,
-    _a_state_read_before_it_is_written,
-    _a_state_written_and_not_kept,
-    _a_state_replaced_by_a_computation,
-    _a_state_written_twice,
-    _a_value_read_after_it_is_scattered_into,
-    _a_constant_and_an_iota_of_another_chunk,
-)
-
-
-@pytest.mark.parametrize("record", MEMORY, ids=lambda f: f.__name__.strip("_").replace("_", " "))
-def test_outputs_and_states_hold_what_they_must(record: object) -> None:
-    program = outputs(record)
+@pytest.mark.parametrize("name", cases.MEMORY)
+def test_outputs_and_states_hold_what_they_must(name: str) -> None:
+    program = cases.memory(name)
     expected = program.expected()
     loaded = Loaded(program)
     expected.check(loaded.run())
@@ -424,5 +299,5 @@ def test_causal_attention_is_aligned_to_the_last_key(length: int) -> None:
             weights = np.exp(scores - scores.max())
             expected[i, head] = weights @ values[head // 2, :seen] / weights.sum()
     for memory in (keys, values):
-        memory[:, used:] = NAN
+        memory[:, used:] = np.nan
     np.testing.assert_allclose(run(program)["y"], expected, rtol=1e-5, atol=1e-5)

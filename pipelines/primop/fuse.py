@@ -16,6 +16,7 @@ one of these rules makes it a root of its own:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mlir import ir
@@ -171,8 +172,8 @@ def _is_root(ops: list[ir.OpView], facts: list[_Facts], i: int, uses: list[tuple
         if len(groups) > 1 or any(bodies) or any(i not in facts[u].contractions for u, _ in uses) or \
                 not _reaches_root(ops, facts, i, groups):
             return True
-        fact.rows = _live(ops[next(iter(groups))])
-        return not _same_rows(facts, fact, groups)
+        fact.rows = _broadcast_back(ops, facts, i, next(iter(groups)))
+        return fact.rows != _live(ops[next(iter(groups))]) or not _same_rows(facts, fact, groups)
     if fact.contractions and any(bodies):  # rule 3
         return True
     if isinstance(op, REDUCTIONS):  # rule 4
@@ -192,8 +193,16 @@ def _grows(user: ir.OpView, op: ir.OpView) -> bool:
 
 def _live(root: ir.OpView) -> frozenset[int]:
     """The dimensions of a root that have more than one element."""
-    extents = extents_of(root.result) if isinstance(root, REDUCTIONS) else primop.space_of(root)
-    return frozenset(d for d, e in enumerate(extents) if e != linear(1))
+    return frozenset(d for d, e in enumerate(_root_extents(root)) if e != linear(1))
+
+
+def _root_extents(root: ir.OpView) -> tuple[Linear, ...]:
+    return extents_of(root.result) if isinstance(root, REDUCTIONS) else primop.space_of(root)
+
+
+def whole_index(extents: Sequence[Linear]) -> tuple[Linear, ...]:
+    """The index of a root's own element; a dimension of one element has the index 0, so that equal reads are equal."""
+    return tuple(Linear() if e == linear(1) else dim(d) for d, e in enumerate(extents))
 
 
 def _same_rows(facts: list[_Facts], fact: _Facts, groups: set[int]) -> bool:
@@ -236,8 +245,9 @@ def _broadcast_back(ops: list[ir.OpView], facts: list[_Facts], reduction: int, r
         return True
 
     top = ops[root]
-    rank = len(extents_of(top.result)) if isinstance(top, REDUCTIONS) else len(primop.space_of(top))
-    walk(root, tuple(dim(d) for d in range(rank)), False)
+    extents = _root_extents(top)
+    rank = len(extents)
+    walk(root, whole_index(extents), False)
     if len(views) != 1:
         return None
     view = [e for e in next(iter(views)) if not e.is_constant]

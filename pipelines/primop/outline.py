@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from mlir import ir
@@ -124,7 +125,8 @@ def scope_name(location: ir.Location) -> str:
 
 
 def fresh_name(module: ir.OpView | ir.Operation, name: str) -> str:
-    """`name`, or the first of name_2, name_3, ... that the module does not use."""
+    """`name` as an identifier, or the first of name_2, name_3, ... that the module does not use."""
+    name = re.sub(r"\W", "_", name, flags=re.ASCII)
     table = ir.SymbolTable(module.operation)
     candidate, count = name, 1
     while candidate in table:

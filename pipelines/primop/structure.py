@@ -19,7 +19,7 @@ from mlir import ir
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Atom, Dim, Linear, Ranges, Symbol, dim, linear, map_results, range_of, substitute
 from tilec.pipelines.passes import PassFailure
-from tilec.pipelines.primop.fuse import ONLINE, REDUCTIONS, is_contraction
+from tilec.pipelines.primop.fuse import ONLINE, REDUCTIONS, is_contraction, whole_index
 from tilec.pipelines.primop.outline import body_of, extents_of
 
 Index = tuple[Linear, ...]
@@ -130,7 +130,7 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
     found: dict[ir.OpView, Index] = {}
     order: list[ir.OpView] = []
     names: list[tuple[Linear, int]] = []
-    _collect(root, tuple(dim(d) for d in range(rank)), found, order, names)
+    _collect(root, whole_index(extents), found, order, names)
     top = [op for op in order if not _inside_another(found[op])]
     grid = set(range(rank))
     for op in top:
