@@ -141,12 +141,16 @@ class ClusterRank(Kernel.Operation, name="cluster_rank", traits=[Pure]):
     result: Result[ir.IndexType]
 
 
-class ClusterBarrier(Kernel.Operation, name="cluster_barrier"):
-    """All threads of the cluster arrive before any leaves; shared memory written before is visible to all of them after."""
+class ClusterArrive(Kernel.Operation, name="cluster_arrive"):
+    """This thread has come so far: what it wrote to shared memory is there, what it read of others has been read."""
+
+
+class ClusterWait(Kernel.Operation, name="cluster_wait"):
+    """Returns when all threads of the cluster have arrived as often as this one."""
 
 
 class LoadRemote(_Access, name="load_remote"):
-    """Reads a scalar of the shared memory that block `rank` of the cluster knows by the same name."""
+    """Reads the shared memory that block `rank` of the cluster knows by the same name: a scalar, or four at a time."""
 
     SPACE = SHARED
     buffer: Operand[ir.MemRefType]
@@ -156,8 +160,8 @@ class LoadRemote(_Access, name="load_remote"):
 
     def verify(self) -> None:
         self._check_access(self.buffer, self.result)
-        if isinstance(self.result.type, ir.VectorType):
-            raise VerifyError(f"result must be a scalar, but is {self.result.type}")
+        if isinstance(self.result.type, ir.VectorType) and self.result.type.shape[0] % 4:
+            raise VerifyError(f"result must be a scalar or a vector of a multiple of four, but is {self.result.type}")
 
 
 class GridWait(Kernel.Operation, name="grid_wait"):

@@ -64,6 +64,8 @@ class Schedule:
     order: tuple[int, ...] = ()  # grid axes, slowest first
     unroll: int = 1  # copies of the body of the innermost reduction loop
     dot: bool = False  # contractions by `tile.dot` (outer products) instead of lane-wise products
+    ahead: bool = False  # loops read the tiles of their next turn early
+    resident: int = 0  # blocks that shall fit a multiprocessor at once, which bounds their registers; 0: as it comes
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -97,11 +99,14 @@ class Schedule:
             })
             for a in self.axes
         ]
+        number = ir.IntegerType.get_signless(64)
         return ir.DictAttr.get({
             "axes": ir.ArrayAttr.get(axes),
             "order": ir.DenseI64ArrayAttr.get(list(self.order)),
-            "unroll": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.unroll),
+            "unroll": ir.IntegerAttr.get(number, self.unroll),
             "dot": ir.BoolAttr.get(self.dot),
+            **({"ahead": ir.UnitAttr.get()} if self.ahead else {}),
+            **({"resident": ir.IntegerAttr.get(number, self.resident)} if self.resident else {}),
         })
 
     @staticmethod
@@ -124,6 +129,8 @@ class Schedule:
             tuple(ir.DenseI64ArrayAttr(entries["order"])),
             ir.IntegerAttr(entries["unroll"]).value,
             ir.BoolAttr(entries["dot"]).value,
+            "ahead" in entries,
+            ir.IntegerAttr(entries["resident"]).value if "resident" in entries else 0,
         )
 
     def with_axis(self, position: int, **changes: object) -> Schedule:

@@ -147,33 +147,57 @@ class IndexTile(Tile.Operation, name="index", traits=[Pure]):
             raise VerifyError(f"needs {rank} tile origins and {self.map.n_symbols} symbols, but got {len(self.origin)}")
 
 
+def _check_reduction(axes: list[int], value: ir.Value, result: ir.Value) -> None:
+    before, after = ir.VectorType(value.type), ir.VectorType(result.type)
+    if not axes or sorted(set(axes)) != axes or axes[-1] >= before.rank or axes[0] < 0:
+        raise VerifyError(f"axes must be a non-empty ascending list below {before.rank}, but is {axes}")
+    expected = ir.VectorType.get([1 if i in axes else size for i, size in enumerate(before.shape)], before.element_type)
+    divides = after.rank == before.rank and all(
+        n == m or (i in axes and m and n % m == 0) for i, (n, m) in enumerate(zip(before.shape, after.shape, strict=True)))
+    if after.element_type != before.element_type or not divides:
+        raise VerifyError(f"result must be {expected}, but is {after}")
+
+
 class Reduce(Tile.Operation, name="reduce", traits=[Pure]):
     """Combines a tile along `axes`, which keep size 1: within registers, then across the threads that share them.
 
-    An axis that is spread over a cluster may keep the number of its blocks instead, one result for each, and be reduced
-    from there in a second step; with `owned` only the block that stores an element gets its result.
+    An axis may keep the number of the schedule's threads instead: what each thread holds is combined, and no more.
     """
 
     kind: Attr[ReduceKind]
     axes: Attr[list[int]]
-    owned: Attr[bool] = None
     value: Operand[Vector]
     result: Result[Vector]
 
     def verify(self) -> None:
-        value, axes = ir.VectorType(self.value.type), list(self.axes)
-        if not axes or sorted(set(axes)) != axes or axes[-1] >= value.rank or axes[0] < 0:
-            raise VerifyError(f"axes must be a non-empty ascending list below {value.rank}, but is {axes}")
-        kept = list(ir.VectorType(self.result.type).shape)
-        expected = ir.VectorType.get([1 if i in axes else size for i, size in enumerate(value.shape)], value.element_type)
-        divides = len(kept) == value.rank and all(
-            n == m or (i in axes and m and n % m == 0) for i, (n, m) in enumerate(zip(value.shape, kept, strict=True)))
-        if ir.VectorType(self.result.type).element_type != value.element_type or not divides:
-            raise VerifyError(f"result must be {expected}, but is {self.result.type}")
+        _check_reduction(list(self.axes), self.value, self.result)
+
+
+class ReduceOnline(Tile.Operation, name="reduce_online", traits=[Pure]):
+    """Sums, along `axes`, parts that are each relative to a maximum of their own: value(j) exp2(scale (m(j) - max m)).
+
+    Maxima below `floor` count as `floor`, so that a part of nothing, whose maximum is -inf, adds nothing. Both operands
+    have one part for each thread along the axes; only the threads that store an element get its result.
+    """
+
+    scale: Attr[float]
+    floor: Attr[float]
+    axes: Attr[list[int]]
+    maximum: Operand[Vector]
+    value: Operand[Vector]
+    result: Result[Vector]
+
+    def verify(self) -> None:
+        axes = list(self.axes)
+        _check_reduction(axes, self.value, self.result)
+        maximum, value = ir.VectorType(self.maximum.type), ir.VectorType(self.value.type)
+        if maximum.rank != value.rank or any(
+                n != m and (i in axes or n != 1) for i, (n, m) in enumerate(zip(maximum.shape, value.shape, strict=True))):
+            raise VerifyError(f"maximum must have the shape of value, or 1 along axes that stay, but is {maximum}")
 
 
 class Spread(Tile.Operation, name="spread", traits=[Pure]):
-    """Repeats a tile that has one element for each block of a cluster, or one for all, to all threads along the axis."""
+    """Repeats a tile that has one element for each thread along an axis to all elements that the thread holds."""
 
     value: Operand[Vector]
     result: Result[Vector]

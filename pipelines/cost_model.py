@@ -24,7 +24,10 @@ CLUSTER = 8  # blocks: the portable limit
 ONE_BLOCK = 1 << 15  # elements that one block may walk alone
 QUERIES = 4  # heads of one group that share a read of the cache
 KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them
-LOADS_IN_FLIGHT = 8  # 16-byte loads of one thread and row
+LOADS_IN_FLIGHT = 4  # 16-byte loads of one thread
+LONGEST_ROW = 640  # threads that may share a row of a matrix
+OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
+REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,34 @@ def roles_of(structure: Structure, reduction: Reduction) -> Roles:
     )
 
 
+def matvec_shape(rows: int, steps: int, together: int) -> tuple[int, int, int, int, int]:
+    """How rows of a matrix are read: 16-byte loads of a thread in one row, threads along a row, rows of a thread, threads
+    of a block, blocks that shall be resident. `steps` is the number of loads in a row, 0 if it is not known; `together` the
+    number of matrices that are read in one loop.
+
+    A row is read without a loop, so that all its loads are in flight at once; four of each thread are enough to hide the
+    latency of memory, and with few registers each, many threads fit.
+    """
+    if not steps:
+        return LOADS_IN_FLIGHT, WARP, 1, GPU_THREADS, 2
+    shapes = []
+    for registers in range(1, 4 * LOADS_IN_FLIGHT + 1):
+        threads = -(-steps // registers)
+        threads = -(-threads // WARP) * WARP if threads > WARP else 1 << (threads - 1).bit_length()
+        block = max(GPU_THREADS // threads, 1) * threads
+        for each in (1, 2, 4):
+            loads = registers * each * together
+            if threads <= LONGEST_ROW:
+                idle, uneven = registers * threads - steps, rows % (each * (block // threads)) != 0
+                order = (loads < LOADS_IN_FLIGHT, 20 * idle > steps, uneven, loads, idle, -registers)
+                shapes.append((order, loads, registers, threads, each, block))
+    if not shapes:  # too long for the threads of a block: a loop
+        return LOADS_IN_FLIGHT, GPU_THREADS, 1, GPU_THREADS, 2
+    _, loads, registers, threads, each, block = min(shapes)
+    needed = 4 * loads + 4 * registers + OTHER_REGISTERS
+    return registers, threads, each, block, max(1, min(THREADS // block, REGISTERS // (block * -(-needed // 8) * 8)))
+
+
 class _Plan:
     """Tile sizes and layouts by axis, all 1 until said otherwise."""
 
@@ -110,14 +141,14 @@ class _Plan:
     def set(self, axis: int, registers: int, threads: int = 1, vector: int = 1) -> None:
         self.tile[axis], self.threads[axis], self.vector[axis] = registers * threads * vector, threads, vector
 
-    def schedule(self, order: Sequence[int] = (), unroll: int = 1, dot: bool = False) -> Schedule:
+    def schedule(self, order: Sequence[int] = (), unroll: int = 1, dot: bool = False, **more: Any) -> Schedule:
         s = self.structure
         names = _axis_names(s)
         axes = tuple(
             Axis(names[a], s.extents[a], self.tile[a], self.threads[a], self.vector[a], a in s.grid,
                  self.cluster[a])
             for a in range(len(s.extents)))
-        return Schedule(axes, tuple(order), unroll, dot)
+        return Schedule(axes, tuple(order), unroll, dot, **more)
 
     def contiguous(self, accesses: Sequence[Access], *box: tuple[int, int]) -> bool:
         return bool(accesses) and all(is_contiguous(a.offset, box, self.structure.ranges) for a in accesses)
@@ -283,35 +314,20 @@ class _GpuPlan(_Plan):
         return self.schedule(dot=True)
 
     def _matrix_vector(self, k: int, free: list[int], operands: Sequence[Access]) -> Schedule:
-        """Rows of a matrix by warps: lanes along k with eight 16-byte loads in flight for each of two rows.
-
-        A long row is shared by several warps of a block, so that no loop separates its loads; a short one by fewer lanes.
-        """
+        """Rows of a matrix by groups of threads along k, several rows each, with all loads of a thread in flight at once."""
         s = self.structure
         vector = self._vector(k, operands)
-        if s.extents[k].is_constant:
-            steps = s.extents[k].constant // vector if s.extents[k].constant % vector == 0 else 0
-            options = [(registers, steps // registers) for registers in range(LOADS_IN_FLIGHT, 0, -1)
-                       if steps and steps % registers == 0]
-            whole = [(r, t) for r, t in options if t % WARP == 0 and t <= GPU_THREADS] or \
-                    [(r, t) for r, t in options if t < WARP and t & (t - 1) == 0]
-        else:
-            whole = []
-        if whole:
-            registers, threads = whole[0] if whole[0][1] >= WARP else whole[-1]
-            self.set(k, registers, threads, vector)
-        else:
-            threads = WARP
-            while threads > 1 and threads * vector > largest(s, k):
-                threads //= 2
-            self.set(k, next(r for r in (4, 2, 1) if r == 1 or r * threads * vector <= largest(s, k)), threads, vector)
+        together = len([r for r in s.stages[-1] if r.contraction])
+        rows = largest(s, free[0]) if free else 1
+        steps = -(-largest(s, k) // vector)
+        known = s.extents[k].is_constant
+        registers, threads, each, block, resident = matvec_shape(rows, steps if known else 0, together)
+        while not known and threads > 1 and threads * vector > largest(s, k):
+            threads //= 2
+        self.set(k, registers, threads, vector)
         if free:
-            groups = max(1, GPU_THREADS // threads)
-            together = len([r for r in s.stages[-1] if r.contraction])
-            extent = s.extents[free[0]]
-            two = together == 1 and threads >= WARP and extent.is_constant and extent.constant % (2 * groups) == 0
-            self.set(free[0], 2 if two else 1, groups)
-        return self.schedule(dot=True)
+            self.set(free[0], each, max(1, block // threads))
+        return self.schedule(dot=True, resident=resident)
 
     def online(self) -> Schedule:
         """Attention over a cache, one query: lanes along the head, threads of a whole cluster along the cache.
@@ -332,17 +348,18 @@ class _GpuPlan(_Plan):
             sizes = {atom.divisor for a in cache for atom, _ in a.offset.terms
                      if isinstance(atom, FloorDiv) and atom.numerator == dim(h)}
             if len(sizes) == 1 and largest(s, h) % min(sizes) == 0:
-                self.set(h, next(n for n in range(QUERIES, 0, -1) if min(sizes) % n == 0))
+                shared = [n for n in range(QUERIES, 0, -1) if min(sizes) % n == 0]
+                self.set(h, next((n for n in shared if 8 * largest(s, h) * CLUSTER >= 7 * n * self.target.multiprocessors), 1))
         self.set(t, KEYS_IN_FLIGHT, CLUSTER * GPU_THREADS // lanes)
         self.cluster[t] = CLUSTER
-        return self.schedule(dot=True)
+        return self.schedule(dot=True, ahead=True)
 
     def _vector_matrix(self, k: int, n: int, matrix: Sequence[Access]) -> Schedule:
         """One row times a matrix that is contiguous along what is kept: threads along both, partial sums over k."""
         vector = self._vector(n, matrix)
         threads = next(t for t in (32, 16, 8, 4, 2, 1) if t == 1 or t * vector <= largest(self.structure, n))
         self.set(n, 1, threads, vector)
-        self.set(k, LOADS_IN_FLIGHT, GPU_THREADS // threads, 1)
+        self.set(k, 2 * LOADS_IN_FLIGHT, GPU_THREADS // threads, 1)
         return self.schedule(dot=True)
 
 

@@ -80,22 +80,25 @@ class FragmentLowering(ABC):
         """This thread's coordinate along an axis, None where there is one thread."""
 
     @abstractmethod
-    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
-                       owned: bool) -> dict[Coordinates, ir.Value]:
-        """Combines values over the threads of a block along some axes; all get the result, with `owned` only the first."""
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind,
+                       axes: list[int]) -> dict[Coordinates, ir.Value]:
+        """Combines values over the threads of a program along some axes; all of them get the result."""
 
     @abstractmethod
-    def reduce_cluster(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
-                       owned: bool) -> dict[Coordinates, ir.Value]:
-        """Combines values over the blocks of a cluster; with `owned` only the block that stores a fragment gets its result."""
+    def reduce_online(self, ops: list[tile.ReduceOnline]) -> list[Fragments]:
+        """Sums of parts with one common maximum (see the op), over the threads of a program."""
 
     @abstractmethod
     def dot(self, op: tile.Dot, lhs: Fragments, rhs: Fragments, acc: Fragments) -> Fragments:
         """Multiplies and accumulates."""
 
     def stores(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
-        """Whether this thread's block is the one to write a fragment of a tile; None where no other block holds it."""
+        """Whether this thread is the one to write a fragment that was dealt to it; None where `owns` says it all."""
         return None
+
+    def end_block(self) -> None:
+        """What must stand at the end of a function and of an arm of a branch."""
+        return
 
     def owns(self, shape: Sequence[int]) -> ir.Value | None:
         """Whether this thread is the one to write a tile that others hold as well; None where all do or it is alone."""
@@ -108,11 +111,13 @@ class FragmentLowering(ABC):
         ops = list(block.operations)[:-1]
         while ops:
             together = [ops[0]]
-            while isinstance(ops[0], tile.Reduce) and len(together) < len(ops) and _alike(ops[0], ops[len(together)]):
+            while len(together) < len(ops) and _alike(ops[0], ops[len(together)]):
                 together.append(ops[len(together)])
             with ops[0].operation.location:
                 if isinstance(ops[0], tile.Reduce):
                     self._lower_reduces(together)
+                elif isinstance(ops[0], tile.ReduceOnline):
+                    self.tiles |= zip((op.result for op in together), self.reduce_online(together), strict=True)
                 else:
                     self.lower(ops[0])
             ops = ops[len(together):]
@@ -170,6 +175,7 @@ class FragmentLowering(ABC):
                                 strict=True):
             with ir.InsertionPoint(into), self._scope():
                 self.lower_block(source)
+                self.end_block()
                 scf.YieldOp([])
 
     def _flatten(self, value: ir.Value) -> list[ir.Value]:
@@ -201,7 +207,7 @@ class FragmentLowering(ABC):
         """The layout of a tile shape. An axis of size 1 is held by every thread; one of the number of threads, singly."""
         axes = self.schedule.axes
         for axis, size in zip(axes, shape, strict=True):
-            if size not in (1, axis.tile, axis.threads, axis.cluster):
+            if size not in (1, axis.tile, axis.threads):
                 raise PassFailure(f"axis {axis.name} has tiles of {axis.tile}, but a tile of size {size} is used",
                                   ir.Location.current)
         whole = [n == a.tile for a, n in zip(axes, shape, strict=True)]
@@ -284,12 +290,9 @@ class FragmentLowering(ABC):
             values |= {c: self._reduce_inside(v, source.layout.box, axes, op.kind, combine) for c, v in partial.items()}
         before, after = list(first.value.type.shape), list(first.result.type.shape)
         schedule = self.schedule.axes
-        threads = [a for a in axes if before[a] > schedule[a].cluster and after[a] < schedule[a].threads]
-        blocks = [a for a in axes if schedule[a].cluster > 1 and after[a] == 1]
+        threads = [a for a in axes if before[a] > 1 and schedule[a].threads > after[a] == 1]
         if threads:
-            values = self.reduce_threads(values, first.kind, threads, bool(first.owned))
-        if blocks:
-            values = self.reduce_cluster(values, first.kind, blocks, bool(first.owned))
+            values = self.reduce_threads(values, first.kind, threads)
         for n, op in enumerate(ops):
             own = {at[:-1]: v for at, v in values.items() if at[-1] == n}
             self.tiles[op.result] = Fragments(self.layout(op.result.type.shape), op.result.type.element_type, own)
@@ -600,14 +603,16 @@ class FragmentLowering(ABC):
         return arith.addi(arith.muli(a, b), c)
 
 
-def _alike(first: tile.Reduce, other: ir.OpView) -> bool:
-    """Whether two reductions can share their exchanges: same kind, axes, element type and sizes along the axes."""
-    if not isinstance(other, tile.Reduce) or other.value == first.result:
+def _alike(first: ir.OpView, other: ir.OpView) -> bool:
+    """Whether two reductions can share their exchanges: same axes and sizes along them, and the same kind or maximum."""
+    if isinstance(first, tile.ReduceOnline) and isinstance(other, tile.ReduceOnline):
+        return (first.maximum, list(first.axes), first.scale) == (other.maximum, list(other.axes), other.scale)
+    if not isinstance(first, tile.Reduce) or not isinstance(other, tile.Reduce) or other.value == first.result:
         return False
     axes = list(first.axes)
     shapes = [[list(v.type.shape)[a] for a in axes] for op in (first, other) for v in (op.value, op.result)]
-    same = (first.kind, axes, bool(first.owned)) == (other.kind, list(other.axes), bool(other.owned))
-    return same and shapes[:2] == shapes[2:] and first.value.type.element_type == other.value.type.element_type
+    return (first.kind, axes, first.value.type.element_type) == (other.kind, list(other.axes), other.value.type.element_type) \
+        and shapes[:2] == shapes[2:]
 
 
 class _Scope:

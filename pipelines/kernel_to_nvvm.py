@@ -18,8 +18,6 @@ from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of
 from tilec.runtime.artifact import ITEM_BYTES
 
-REGISTERS = 65536  # of one multiprocessor
-REGISTERS_PER_THREAD = 128  # that a kernel may use: enough for eight 16-byte loads in flight for each of two rows
 GENERIC = -(1 << 31)  # LLVM's marker for "this index is an operand"
 Rule = Callable[[ir.OpView], ir.Value | None]
 RULES: dict[str, Rule] = {}
@@ -68,9 +66,9 @@ def _convert_function(module: ir.OpView, function: ir.OpView) -> None:
     if "kernel.cluster" in function.attributes:
         blocks = ir.IntegerAttr(function.attributes["kernel.cluster"]).value
         attributes["nvvm.cluster_dim"] = ir.Attribute.parse(f"array<i32: {blocks}, 1, 1>")
-    if _streams(source):
+    if "kernel.resident" in function.attributes:
         # Without a bound ptxas serialises batched loads to save registers; with it, it uses what a full multiprocessor has.
-        resident = max(1, REGISTERS // (block_size * REGISTERS_PER_THREAD))
+        resident = ir.IntegerAttr(function.attributes["kernel.resident"]).value
         attributes["nvvm.minctasm"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), resident)
     # No `noalias`: it would make reads of activations non-coherent loads, which ptxas moves above the wait for their writer.
     attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get({"llvm.align": _i64(16)})] * len(source.arguments))
@@ -84,16 +82,6 @@ def _convert_function(module: ir.OpView, function: ir.OpView) -> None:
     with ir.InsertionPoint(list(block.operations)[-1]):
         llvm.ReturnOp()
     list(block.operations)[-1].operation.erase()
-
-
-def _streams(block: ir.Block) -> bool:
-    """Whether a kernel reads vectors of weights."""
-    def found(op: ir.OpView) -> bool:
-        if isinstance(op, kernel.LoadGlobal):
-            return op.cache is kernel.Cache.STREAM and isinstance(op.result.type, ir.VectorType)
-        return any(found(o) for r in op.operation.regions for b in r.blocks for o in b.operations)
-
-    return any(found(op) for op in block.operations)
 
 
 def _apply_rules(block: ir.Block) -> None:
@@ -231,23 +219,36 @@ def _cluster_rank(op: ir.OpView) -> ir.Value:
     return arith.index_cast(ir.IndexType.get(), rank)
 
 
-@rule(kernel.ClusterBarrier)
-def _cluster_barrier(op: ir.OpView) -> None:
+@rule(kernel.ClusterArrive)
+def _cluster_arrive(op: ir.OpView) -> None:
     nvvm.cluster_arrive(aligned=True)
+
+
+@rule(kernel.ClusterWait)
+def _cluster_wait(op: ir.OpView) -> None:
     nvvm.cluster_wait(aligned=True)
 
 
 @rule(kernel.LoadRemote)
 def _load_remote(op: ir.OpView) -> ir.Value:
     word, kind = ir.IntegerType.get_signless(32), op.result.type
-    address = llvm.ptrtoint(word, _address(op.buffer, op.offset, kind))
+    element = _element(kind)
+    address = llvm.ptrtoint(word, _address(op.buffer, op.offset, element))
     rank = arith.index_cast(word, op.rank)
-    if _width(kind) != 4:
+    if ITEM_BYTES[str(element)] != 4:
         raise PassFailure(f"only 4-byte elements are read from another block, not {kind}", op.operation.location)
-    register = "=f" if str(kind) == "f32" else "=r"
-    return llvm.inline_asm(
-        kind, [address, rank], "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, $1, $2; "
-        "ld.shared::cluster.b32 $0, [remote]; }", f"{register},r,r,~{{memory}}", has_side_effects=True, asm_dialect=0)
+    register = "=f" if str(element) == "f32" else "=r"
+    remote = llvm.inline_asm(word, [address, rank], "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", asm_dialect=0)
+    if not isinstance(kind, ir.VectorType):
+        return llvm.inline_asm(kind, [remote], "ld.shared::cluster.b32 $0, [$1];", f"{register},r,~{{memory}}",
+                               has_side_effects=True, asm_dialect=0)
+    four = ir.Type.parse(f"!llvm.struct<({', '.join([str(element)] * 4)})>")
+    parts = []
+    for start in range(0, kind.shape[0], 4):
+        loaded = llvm.inline_asm(four, [remote], f"ld.shared::cluster.v4.b32 {{$0, $1, $2, $3}}, [$4+{4 * start}];",
+                                 ",".join([register] * 4) + ",r,~{memory}", has_side_effects=True, asm_dialect=0)
+        parts += [llvm.extractvalue(element, loaded, ir.DenseI64ArrayAttr.get([i])) for i in range(4)]
+    return vector.from_elements(kind, parts)
 
 
 @rule(kernel.GridWait)

@@ -26,6 +26,7 @@ from tilec.pipelines.primop.partition import Partition
 from tilec.pipelines.primop.write_states import WriteStates
 from tilec.pipelines.primop_to_tile import PrimopToTile
 from tilec.pipelines.targets import CpuTarget, GpuTarget, find_target
+from tilec.pipelines.tile.prefetch import Prefetch
 from tilec.pipelines.tile_to_cpu import TileToCpu
 from tilec.pipelines.tile_to_kernel import TileToKernel
 
@@ -45,7 +46,8 @@ PRIMOP: tuple[Entry, ...] = (
 
 # What makes programs faster and not possible: each may be left out, to see what it buys.
 OPTIONAL = (
-    Cse.name, Dce.name, Group.name, OnlineReductions.name, PackWeights.name, MergeLaunches.name, DependentLaunch.name,
+    Cse.name, Dce.name, Group.name, OnlineReductions.name, PackWeights.name, Prefetch.name, MergeLaunches.name,
+    DependentLaunch.name,
 )
 
 
@@ -80,6 +82,7 @@ CPU: tuple[Entry, ...] = (
 )
 
 KERNEL: tuple[Entry, ...] = (
+    Prefetch(),
     TileToKernel(),
     MergeLaunches(),  # before waits are placed: each part of a merged kernel waits at its own first access
     DependentLaunch(),  # when all accesses are known, and before their addresses are lowered and harder to move

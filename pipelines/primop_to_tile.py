@@ -85,6 +85,16 @@ def _declare(function: ir.OpView) -> None:
     function.operation.erase()
 
 
+def _is_one_turn(start: Linear | int, stop: Linear | int, step: int) -> bool:
+    """Whether a loop runs once, for all lengths."""
+    last = linear(stop)
+    return linear(start) == linear(0) and last.is_constant and 0 < last.constant <= step
+
+
+def _number(constant: ir.Value) -> float:
+    return ir.FloatAttr(defining_op(constant).attributes["value"]).value
+
+
 class _Emitter:
     """Writes one tile function."""
 
@@ -177,7 +187,7 @@ class _Emitter:
         for start, stop, step, guard in self._spans(axes[0], 1):
             saved, guards = self.origin[axes[0]], self.guards
             self.guards = guards + guard
-            if start == 0 and stop == linear(step):
+            if _is_one_turn(start, stop, step):
                 self.memo = {}
                 self._walk(axes[1:], body)
             else:
@@ -199,6 +209,10 @@ class _Emitter:
             rest = extent.constant - whole.constant
             if not rest:
                 return spans
+        elif self.structure.online and size > (threads := self.schedule.axes[axis].threads):
+            # What is left is taken one element a thread: a whole turn would mostly compute what does not exist.
+            whole = floordiv(extent, size) * size
+            return [(0, whole, size, ()), (whole, extent, threads, (extent - 1 - dim(axis),) if threads > 1 else ())]
         else:
             from_extent = floordiv(extent, step) * step
             spans, whole, rest = [(0, from_extent, step, ())], from_extent, -1
@@ -220,8 +234,7 @@ class _Emitter:
             total = self._reduced_tile(reduction, parts[0])
             self.reduced[reduction.op] = self._converted(total, primop.element_type(reduction.op.result))
 
-    def _reduced_tile(self, reduction: Reduction, total: ir.Value, sizes: Sequence[int] | None = None,
-                      owned: bool | None = None) -> ir.Value:
+    def _reduced_tile(self, reduction: Reduction, total: ir.Value, sizes: Sequence[int] | None = None) -> ir.Value:
         """An accumulator combined along the reduced axes, which keep size 1, or `sizes`."""
         shape = list(total.type.shape)
         axes = [a for a in reduction.axes if shape[a] > (sizes[a] if sizes else 1)]
@@ -229,7 +242,7 @@ class _Emitter:
             return total
         kept = [(sizes[a] if sizes else 1) if a in axes else n for a, n in enumerate(shape)]
         kind = tile.ReduceKind.ADD if isinstance(reduction.op, primop.Sum) else tile.ReduceKind.MAX
-        return tile.Reduce(kind=kind, axes=axes, owned=owned, value=total,
+        return tile.Reduce(kind=kind, axes=axes, value=total,
                            result=ir.VectorType.get(kept, total.type.element_type)).result
 
     def _nested_reduction(self, op: ir.OpView, index: Index) -> ir.Value:
@@ -257,21 +270,16 @@ class _Emitter:
         for reduction in stage:
             start.append(self._neutral(reduction, self._accumulator_shape(reduction)))
             self.reduced[reduction.op] = start[-1]  # its shape is all that the others need yet
-        partial = self._reduce_loops(stage, list(maximum.axes), start, 1)
-        if self.schedule.cluster > 1:  # in each block first, so that little is left to carry between blocks
-            partial = self._combine_online(stage, chain, partial, [axis.cluster for axis in self.schedule.axes])
-        for reduction, total in zip(stage, self._combine_online(stage, chain, partial, [1] * self.rank), strict=True):
-            self.reduced[reduction.op] = self._converted(total, primop.element_type(reduction.op.result))
-
-    def _combine_online(self, stage: list[Reduction], chain: Chain, partial: list[ir.Value],
-                        sizes: list[int]) -> list[ir.Value]:
-        """Accumulators that are each relative to a maximum of its own, combined along the reduced axes to `sizes`."""
-        largest = self._reduced_tile(stage[0], partial[0], sizes)
-        mend = self._mend(chain, stage[0], partial[0], largest)
-        # The maximum is needed everywhere, to mend what was summed there; the sums only where they are stored.
-        owned = True if self.schedule.cluster > 1 else None
-        mended = [arith.mulf(*self._aligned(v, mend)) for v in partial[1:]]  # all first: the reductions then share barriers
-        return [largest, *(self._reduced_tile(r, v, sizes, owned) for r, v in zip(stage[1:], mended, strict=True))]
+        largest, *sums = self._reduce_loops(stage, list(maximum.axes), start, 1)
+        axes = [a for a in maximum.axes if largest.type.shape[a] > 1]
+        self.reduced[maximum.op] = self._reduced_tile(maximum, largest)  # removed again where nobody reads it
+        for reduction, value in zip(stage[1:], sums, strict=True):
+            if axes:
+                shape = [1 if a in axes else n for a, n in enumerate(value.type.shape)]
+                kind = ir.VectorType.get(shape, value.type.element_type)
+                value = tile.ReduceOnline(scale=_number(chain.scale), floor=chain.floor, axes=axes, maximum=largest,
+                                          value=value, result=kind).result
+            self.reduced[reduction.op] = self._converted(value, primop.element_type(reduction.op.result))
 
     def _accumulate_online(self, stage: list[Reduction], values: list[ir.Value]) -> list[ir.Value]:
         maximum, chain = stage[0], self._chain(stage)
@@ -314,8 +322,7 @@ class _Emitter:
             clamped.append(self._evaluate(chain.clamped, index))
         self.memo, self.reduced[maximum.op] = memo, known
         difference = arith.subf(*self._aligned(*clamped))
-        scale = self._splat(ir.FloatAttr(defining_op(chain.scale).attributes["value"]).value,
-                            difference.type.element_type, difference.type.shape)
+        scale = self._splat(_number(chain.scale), difference.type.element_type, difference.type.shape)
         return math.exp2(arith.mulf(difference, scale))
 
     def _reduce_loops(self, stage: list[Reduction], axes: list[int], values: list[ir.Value], copies: int) -> list[ir.Value]:
@@ -324,11 +331,11 @@ class _Emitter:
         axis, inner = axes[0], axes[1:]
         used = copies if not inner else 1
         for start, stop, step, guard in self._spans(axis, used):
-            size = self.tiles[axis]
+            size = self.tiles[axis] = min(self.tiles[axis], step)
             here = step // size
             saved, guards = self.origin[axis], self.guards
             self.guards = guards + guard
-            if start == 0 and stop == linear(step):
+            if _is_one_turn(start, stop, step):
                 values = self._steps(stage, axis, inner, values, saved, here, copies)
             else:
                 loop = scf.ForOp(self._value(linear(start)), self._value(linear(stop)), self._index(step), values)
@@ -337,6 +344,7 @@ class _Emitter:
                                             copies))
                 values = list(loop.results)
             self.origin[axis], self.guards, self.memo = saved, guards, {}
+            self.tiles[axis] = self.schedule.axes[axis].tile
         return values
 
     def _steps(self, stage: list[Reduction], axis: int, inner: list[int], values: list[ir.Value], base: ir.Value,
@@ -583,7 +591,7 @@ class _Emitter:
     def _broadcast(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
         if list(value.type.shape) == list(shape):
             return value
-        if any(n not in (1, m) for n, m in zip(value.type.shape, shape, strict=True)):  # one per block, for its threads
+        if any(n not in (1, m) for n, m in zip(value.type.shape, shape, strict=True)):  # one per thread, for its elements
             return tile.Spread(value=value, result=ir.VectorType.get(list(shape), value.type.element_type)).result
         return vector.broadcast(ir.VectorType.get(list(shape), value.type.element_type), value)
 

@@ -129,13 +129,12 @@ class _CpuLowering(FragmentLowering):
     def thread(self, axis: int) -> ir.Value | None:
         return None
 
-    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
-                       owned: bool) -> dict[Coordinates, ir.Value]:
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind,
+                       axes: list[int]) -> dict[Coordinates, ir.Value]:
         raise PassFailure("a CPU program has one thread, but the schedule spreads an axis over several", ir.Location.current)
 
-    def reduce_cluster(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
-                       owned: bool) -> dict[Coordinates, ir.Value]:
-        raise PassFailure("a CPU program is not a cluster, but the schedule spreads an axis over blocks", ir.Location.current)
+    def reduce_online(self, ops: list[tile.ReduceOnline]) -> list[Fragments]:
+        raise PassFailure("a CPU program has one thread, but the schedule spreads an axis over several", ir.Location.current)
 
     def _address(self, buffer: ir.Value, offset: tuple[ir.Value, int], element: ir.Type) -> ir.Value:
         base, constant = offset

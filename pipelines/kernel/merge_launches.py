@@ -17,7 +17,7 @@ from tilec.dialects.index_expr import Linear, linear, make_map, map_results
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, fresh_name, functions
 
-GRID, BLOCK, ROLES = "kernel.grid", "kernel.block", "tile.arguments"
+GRID, BLOCK, ROLES, RESIDENT = "kernel.grid", "kernel.block", "tile.arguments", "kernel.resident"
 BINDING, RESULTS = "tile.binding", "tile.results"
 
 
@@ -107,6 +107,9 @@ class _Merger:
                 table = list(body_of(kernels[0]).arguments)[-1].type
                 function = func.FuncOp(name, ([*types, table], []))
             function.attributes[BLOCK] = kernels[0].attributes[BLOCK]
+            residents = [ir.IntegerAttr(k.attributes[RESIDENT]).value for k in kernels if RESIDENT in k.attributes]
+            if residents:
+                function.attributes[RESIDENT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), min(residents))
             function.attributes[ROLES] = ir.ArrayAttr.get([a for k in kernels for a in ir.ArrayAttr(k.attributes[ROLES])])
             counts = [_blocks(k) for k in kernels]
             total = sum(counts, linear(0))

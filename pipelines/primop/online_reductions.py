@@ -33,6 +33,7 @@ class Chain:
     clamped: ir.Value  # the maximum as the exponential sees it: never -inf
     power: primop.Exp2
     scale: ir.Value  # c, a constant
+    floor: float  # the lowest value of `clamped`
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,10 @@ def match_power(op: ir.OpView | None) -> Chain | None:
     clamped = defining_op(negated.lhs)
     if not isinstance(clamped, primop.Custom) or clamped.kind != "arith.select":
         return None
-    maximum = defining_op(clamped.third)
-    if not isinstance(maximum, primop.Max) or maximum.operand != shifted.lhs:
+    maximum, floor = defining_op(clamped.third), defining_op(clamped.second)
+    if not isinstance(maximum, primop.Max) or maximum.operand != shifted.lhs or not isinstance(floor, primop.Constant):
         return None
-    return Chain(maximum, clamped.result, op, scaled.rhs)
+    return Chain(maximum, clamped.result, op, scaled.rhs, ir.FloatAttr(floor.value).value)
 
 
 def _factored(total: primop.Sum, symbols: int) -> primop.Sum | None:

@@ -1,0 +1,399 @@
+"""Threads of a program combine what they hold: by shuffles inside a warp, through shared memory beyond, then over a cluster.
+
+Threads are numbered by the schedule. Neighbours along an axis that share a warp are its near ones; one of them speaks for
+all of them in shared memory, and one block for all its threads to the other blocks of the cluster. Every order is fixed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlir import ir
+from mlir.dialects import arith, math, scf, vector
+
+from tilec.dialects import kernel, tile
+from tilec.dialects.schedule import Schedule
+from tilec.pipelines.fragments import FragmentLowering
+from tilec.pipelines.layouts import Coordinates, Fragments, combiner
+from tilec.pipelines.passes import PassFailure
+
+WARP = 32
+
+
+def in_space(number: int) -> ir.Attribute:
+    """An address space, as memref types have it."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+
+
+@dataclass(frozen=True)
+class Deal:
+    """Who gets a result that only one thread along `axis` needs: register r along `registers` goes to the r-th, and so on."""
+
+    axis: int
+    registers: int | None
+
+    def turn(self, at: Coordinates, players: int) -> int:
+        """Which of some players a fragment is dealt to."""
+        return at[self.registers] % players if self.registers is not None else 0
+
+
+class ThreadReductions(FragmentLowering):
+    """The part of a GPU's lowering in which threads need each other."""
+
+    def __init__(self, schedule: Schedule, padded: bool) -> None:
+        super().__init__(schedule)
+        self.padded = padded  # the block has more threads than the schedule
+        self.thread_number = kernel.ThreadId(result=ir.IndexType.get()).result
+        self.coordinates: dict[int, ir.Value] = {}
+        self.strides: dict[int, int] = {}
+        self.deal: Deal | None = None
+        self.exchanges = 0
+        self.arrived = False  # others may still read this block's memory: it must wait before it leaves
+        stride = 1
+        for i in schedule.thread_order:
+            axis = schedule.axes[i]
+            if axis.threads > 1:
+                threads, self.strides[i] = axis.threads // axis.cluster, stride
+                self.coordinates[i] = self._digit(stride, threads, stride * threads < schedule.threads or padded)
+                if axis.cluster > 1:
+                    self.coordinates[i] = arith.addi(self.coordinates[i], self._scaled(self._rank(), threads))
+                stride *= threads
+
+    def _digit(self, stride: int, base: int, bounded: bool) -> ir.Value:
+        value = arith.divui(self.thread_number, self._index(stride)) if stride > 1 else self.thread_number
+        return arith.remui(value, self._index(base)) if bounded else value
+
+    def thread(self, axis: int) -> ir.Value | None:
+        return self.coordinates.get(axis)
+
+    # Who stands where ---------------------------------------------------------------------------------------------
+
+    def _index(self, value: int) -> ir.Value:
+        return self.constant(value, ir.IndexType.get())
+
+    def _rank(self) -> ir.Value:
+        return kernel.ClusterRank(result=ir.IndexType.get()).result
+
+    def _is(self, value: ir.Value, number: int) -> ir.Value:
+        return arith.cmpi(arith.CmpIPredicate.eq, value, self._index(number))
+
+    def _local(self, axis: int) -> int:
+        """Threads of one block along an axis."""
+        return self.schedule.axes[axis].threads // self.schedule.axes[axis].cluster
+
+    def _near(self, axis: int) -> int:
+        """Neighbours along an axis that share a warp."""
+        return min(self._local(axis), max(WARP // self.strides[axis], 1))
+
+    def _place(self, axis: int) -> ir.Value:
+        """This thread's coordinate along an axis inside its block."""
+        if self.schedule.axes[axis].cluster == 1:
+            return self.coordinates[axis]
+        return arith.remui(self.coordinates[axis], self._index(self._local(axis)))
+
+    def _far(self, axis: int) -> ir.Value:
+        """The number of this thread's group of near ones."""
+        return arith.divui(self._place(axis), self._index(self._near(axis)))
+
+    def _is_near_first(self, axis: int) -> ir.Value:
+        return self._is(arith.remui(self._place(axis), self._index(self._near(axis))), 0)
+
+    def _alive(self) -> ir.Value:
+        return arith.cmpi(arith.CmpIPredicate.ult, self.thread_number, self._index(self.schedule.threads))
+
+    def owns(self, shape: Sequence[int]) -> ir.Value | None:
+        """The first thread along every axis that a tile does not vary along, unless the fragments were dealt along it."""
+        dealt = self.deal.axis if self.deal else None
+        conditions = [self._is(self.coordinates[a], 0) for a in self.coordinates if shape[a] == 1 and a != dealt]
+        return _all([*conditions, *([self._alive()] if self.padded else [])])
+
+    def stores(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
+        if self.deal is None or shape[self.deal.axis] > 1:
+            return None
+        axis = self.deal.axis
+        conditions = [self._is(self._place(axis), self._near(axis) * self.deal.turn(at, self._local(axis) // self._near(axis)))]
+        if self.schedule.axes[axis].cluster > 1:
+            conditions.append(self._is(self._rank(), self.deal.turn(at, self.schedule.axes[axis].cluster)))
+        return _all(conditions)
+
+    # Memory for exchanges -----------------------------------------------------------------------------------------
+
+    def _at(self, offset: tuple[ir.Value, int]) -> ir.Value:
+        base, constant = offset
+        return arith.addi(base, self._index(constant)) if constant else base
+
+    def _slots(self, axes: Sequence[int], groups: dict[int, int]) -> tuple[ir.Value, list[int], int]:
+        """Slots for threads that combine along `axes`, of which `groups[a]` speakers do.
+
+        (the slot of the first speaker that this thread combines with, the distances of the others from there, number of
+        slots): speakers along an axis are neighbours.
+        """
+        base, size, distances = self._index(0), 1, [0]
+        for axis in sorted(self.coordinates, key=lambda a: a not in axes):
+            if axis in axes:
+                distances = [d + size * i for i in range(groups[axis]) for d in distances]
+                size *= groups[axis]
+            else:
+                base = arith.addi(base, self._scaled(self._place(axis), size))
+                size *= self._local(axis)
+        return base, distances, size
+
+    def _shared(self, count: int, element: ir.Type) -> ir.Value:
+        self.exchanges += 1
+        return kernel.Shared(symbol=f"exchange{self.exchanges - 1}",
+                             result=ir.MemRefType.get([count], element, memory_space=in_space(3))).result
+
+    @contextlib.contextmanager
+    def _when(self, *conditions: ir.Value | None) -> Iterator[None]:
+        condition = _all([c for c in conditions if c is not None])
+        if condition is None:
+            yield
+            return
+        branch = scf.IfOp(condition)
+        with ir.InsertionPoint(branch.then_block), self._scope():
+            yield
+            scf.YieldOp([])
+
+    # Plain reductions ---------------------------------------------------------------------------------------------
+
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind,
+                       axes: list[int]) -> dict[Coordinates, ir.Value]:
+        scalars = [s for v in values.values() for s in self._scalars(v)]
+        lanes = [step for axis in axes for step in self._lanes_of(axis)]
+        if lanes:
+            scalars = [kernel.WarpReduce(kind=kind, lanes=lanes, value=v, result=v.type).result for v in scalars]
+        combine = combiner(kind, scalars[0].type)
+        groups = {a: self._local(a) // self._near(a) for a in axes}
+        if any(n > 1 for n in groups.values()):
+            speaks = _all([self._is_near_first(a) for a in axes if self._near(a) > 1])
+            scalars = self._through_shared(scalars, combine, axes, groups, speaks)
+        if any(self.schedule.axes[a].cluster > 1 for a in axes):
+            scalars = self._through_cluster(scalars, combine, axes)
+        return self._gathered(values, scalars)
+
+    def _lanes_of(self, axis: int) -> list[int]:
+        """The steps between near threads, in lanes."""
+        near, stride = self._near(axis), self.strides[axis]
+        if near & (near - 1) or stride & (stride - 1) or self._local(axis) % near:
+            raise PassFailure(f"axis {self.schedule.axes[axis].name} is reduced over {self._local(axis)} threads at a stride "
+                              f"of {stride}, which is no power of two inside a warp and whole warps beyond",
+                              ir.Location.current)
+        return [stride << i for i in range(near.bit_length() - 1)]
+
+    def _through_shared(self, values: list[ir.Value], combine: Callable[[ir.Value, ir.Value], ir.Value], axes: list[int],
+                        groups: dict[int, int], speaks: ir.Value | None) -> list[ir.Value]:
+        base, distances, size = self._slots(axes, groups)
+        own, step = base, 1
+        for axis in (a for a in self.coordinates if a in axes):
+            own = arith.addi(own, self._scaled(self._far(axis), step))
+            step *= groups[axis]
+        memory = self._shared(len(values) * size, values[0].type)
+        with self._when(speaks, self._alive() if self.padded else None):
+            for i, value in enumerate(values):
+                kernel.StoreShared(value=value, buffer=memory, offset=self._at((own, i * size)))
+        kernel.Barrier()
+        results = [functools.reduce(combine, [
+            kernel.LoadShared(buffer=memory, offset=self._at((base, i * size + d)), result=value.type).result
+            for d in distances]) for i, value in enumerate(values)]
+        if self.depth:
+            kernel.Barrier()  # before the next turn of the loop writes again
+        return results
+
+    def _through_cluster(self, values: list[ir.Value], combine: Callable[[ir.Value, ir.Value], ir.Value],
+                         axes: list[int]) -> list[ir.Value]:
+        self._check_no_loop()
+        base, _, size = self._slots(axes, dict.fromkeys(axes, 1))
+        memory = self._shared(len(values) * size, values[0].type)
+        speaks = _all([self._is(self._place(a), 0) for a in axes])
+        with self._when(speaks, self._alive() if self.padded else None):
+            for i, value in enumerate(values):
+                kernel.StoreShared(value=value, buffer=memory, offset=self._at((base, i * size)))
+        ranks = [self._index(r) for r in range(self.schedule.cluster)]
+        with self._reads_of_others():
+            return [functools.reduce(combine, [
+                kernel.LoadRemote(buffer=memory, offset=self._at((base, i * size)), rank=r, result=value.type).result
+                for r in ranks]) for i, value in enumerate(values)]
+
+    def _check_no_loop(self) -> None:
+        if self.depth:
+            raise PassFailure("blocks of a cluster cannot combine in a loop", ir.Location.current)
+
+    @contextlib.contextmanager
+    def _reads_of_others(self) -> Iterator[None]:
+        """Inside, other blocks' shared memory may be read."""
+        self.end_block()
+        kernel.ClusterArrive()
+        kernel.ClusterWait()
+        yield
+        kernel.ClusterArrive()
+        self.arrived = True
+
+    def end_block(self) -> None:
+        if self.arrived:
+            kernel.ClusterWait()
+        self.arrived = False
+
+    def _scalars(self, value: ir.Value) -> list[ir.Value]:
+        if not isinstance(value.type, ir.VectorType):
+            return [value]
+        return [vector.extract(value, [], [i]) for i in range(value.type.shape[0])]
+
+    def _gathered(self, values: dict[Coordinates, ir.Value], scalars: list[ir.Value]) -> dict[Coordinates, ir.Value]:
+        """Fragments like `values` from their elements, listed one after the other."""
+        result, remaining = {}, iter(scalars)
+        for at, v in values.items():
+            count = ir.VectorType(v.type).shape[0] if isinstance(v.type, ir.VectorType) else 1
+            parts = [next(remaining) for _ in range(count)]
+            result[at] = vector.from_elements(v.type, parts) if count > 1 else parts[0]
+        return result
+
+    # Online reductions: parts with a maximum of their own ---------------------------------------------------------
+
+    def reduce_online(self, ops: list[tile.ReduceOnline]) -> list[Fragments]:
+        """Every exchange takes maxima and sums together, and deals the results out: who stores one combines it."""
+        axes = [a for a in ops[0].axes if self.schedule.axes[a].threads > 1]
+        maximum, sums = self.tiles[ops[0].maximum], [self.tiles[op.value] for op in ops]
+        if len(axes) != 1 or maximum.layout.length != 1 or (self.deal and self.deal.axis != axes[0]):
+            raise PassFailure("an online reduction over threads needs one axis and scalar maxima", ir.Location.current)
+        self._check_no_loop()
+        axis, registers = axes[0], [i for i, n in enumerate(maximum.layout.registers) if n > 1]
+        self.deal = Deal(axis, registers[0] if registers else None)
+        parts = _Parts(self, maximum, sums, ops[0].scale, ops[0].floor)
+        if self._near(axis) > 1:
+            parts.shuffle(self._lanes_of(axis))
+        groups, cluster = self._local(axis) // self._near(axis), self.schedule.axes[axis].cluster
+        near_first, far, alive = self._is_near_first(axis), self._far(axis), self._alive() if self.padded else None
+
+        def group_of(at: Coordinates) -> int:
+            return self.deal.turn(at, groups) if self.deal else 0
+
+        if groups > 1:
+            base, _, size = self._slots([axis], {axis: groups})
+            memory = parts.memory(size)
+            with self._when(near_first, alive):
+                parts.leave(memory, arith.addi(base, far), list(parts.sums))
+            kernel.Barrier()
+            parts.collect(
+                lambda buffer, at, step, kind, group: kernel.LoadShared(
+                    buffer=buffer, offset=self._at((at, group * step)), result=kind).result,
+                memory, base, groups, group_of, lambda turn: _all([near_first, self._is(far, turn)]))
+        if cluster > 1:
+            base, _, size = self._slots([axis], {axis: 1})
+            memory, rank, deal = parts.memory(size), self._rank(), self.deal
+            for turn in dict.fromkeys(group_of(at) for _, at in parts.sums):
+                with self._when(near_first, self._is(far, turn), alive):
+                    parts.leave(memory, base, [key for key in parts.sums if group_of(key[1]) == turn])
+            with self._reads_of_others():
+                parts.collect(
+                    lambda buffer, at, step, kind, group: kernel.LoadRemote(
+                        buffer=buffer, offset=at, rank=self._index(group), result=kind).result,
+                    memory, base, cluster, lambda at: (deal.turn(at, cluster), group_of(at)),
+                    lambda turn: _all([near_first, self._is(rank, turn[0]), self._is(far, turn[1])]))
+        return [Fragments(self.layout(op.result.type.shape), f.element, {
+            tuple(0 if i == axis else x for i, x in enumerate(at)): parts.sums[n, at] for at in f.values})
+            for n, (op, f) in enumerate(zip(ops, sums, strict=True))]
+
+
+Key = tuple[int, Coordinates]
+
+
+class _Parts:
+    """Maxima and sums of one thread on their way to being the program's."""
+
+    def __init__(self, lowering: ThreadReductions, maximum: Fragments, sums: list[Fragments], scale: float,
+                 floor: float) -> None:
+        self.lowering, self.scale, self.floor = lowering, scale, floor
+        self.registers = maximum.layout.registers
+        self.maxima = dict(maximum.values)
+        self.sums: dict[Key, ir.Value] = {(n, at): v for n, f in enumerate(sums) for at, v in f.values.items()}
+
+    def _of(self, key: Key) -> Coordinates:
+        """The maximum that a sum is relative to."""
+        return tuple(0 if n == 1 else x for x, n in zip(key[1], self.registers, strict=True))
+
+    def _weight(self, before: ir.Value, after: ir.Value) -> ir.Value:
+        low, scale = (self.lowering.constant(x, before.type) for x in (self.floor, self.scale))
+        return math.exp2(arith.mulf(arith.subf(arith.maximumf(before, low), arith.maximumf(after, low)), scale))
+
+    def _times(self, value: ir.Value, weight: ir.Value) -> ir.Value:
+        return arith.mulf(value, self._widened(weight, value))
+
+    def _widened(self, weight: ir.Value, value: ir.Value) -> ir.Value:
+        return self.lowering.splat(weight, self._length(value))
+
+    def shuffle(self, lanes: list[int]) -> None:
+        """Combines over the lanes of a warp."""
+        def reduced(kind: tile.ReduceKind, value: ir.Value) -> ir.Value:
+            return kernel.WarpReduce(kind=kind, lanes=lanes, value=value, result=value.type).result
+
+        after = {at: reduced(tile.ReduceKind.MAX, m) for at, m in self.maxima.items()}
+        weights = {at: self._weight(m, after[at]) for at, m in self.maxima.items()}
+        for key, value in self.sums.items():
+            mended = self._times(value, weights[self._of(key)])
+            scalars = [reduced(tile.ReduceKind.ADD, s) for s in self.lowering._scalars(mended)]
+            self.sums[key] = vector.from_elements(mended.type, scalars) if len(scalars) > 1 else scalars[0]
+        self.maxima = after
+
+    def memory(self, slots: int) -> dict[object, tuple[ir.Value, int]]:
+        """Room for everything, `slots` of each: (buffer, where it starts) of every maximum and sum."""
+        places: dict[object, tuple[ir.Value, int]] = {}
+        for length in sorted({self._length(v) for v in self.sums.values()} | {1}):
+            keys: list[object] = [k for k, v in self.sums.items() if self._length(v) == length]
+            keys += list(self.maxima) if length == 1 else []
+            buffer = self.lowering._shared(len(keys) * slots * length, next(iter(self.maxima.values())).type)
+            places |= {key: (buffer, i * slots * length) for i, key in enumerate(keys)}
+        return places
+
+    @staticmethod
+    def _length(value: ir.Value) -> int:
+        return value.type.shape[0] if isinstance(value.type, ir.VectorType) else 1
+
+    def leave(self, memory: dict[object, tuple[ir.Value, int]], slot: ir.Value, keys: list[Key]) -> None:
+        """Writes some sums and their maxima at a slot."""
+        for key in [*dict.fromkeys(map(self._of, keys)), *keys]:
+            value = self.maxima[key] if key in self.maxima else self.sums[key]  # type: ignore[index]
+            buffer, start = memory[key]
+            at = self.lowering._at((self.lowering._scaled(slot, self._length(value)), start))
+            kernel.StoreShared(value=value, buffer=buffer, offset=at)
+
+    def collect(self, read: Callable[..., ir.Value], memory: dict[object, tuple[ir.Value, int]], base: ir.Value, groups: int,
+                turn_of: Callable[[Coordinates], Any], plays: Callable[[Any], ir.Value | None]) -> None:
+        """Combines what `groups` have left from slot `base` on; each sum where it is this thread's turn."""
+        for turn in dict.fromkeys(turn_of(at) for _, at in self.sums):
+            keys = [key for key in self.sums if turn_of(key[1]) == turn]
+            needed = list(dict.fromkeys(map(self._of, keys)))
+            olds = [*(self.maxima[at] for at in needed), *(self.sums[key] for key in keys)]
+            branch = scf.IfOp(plays(turn), [v.type for v in olds], has_else=True)
+            with ir.InsertionPoint(branch.else_block):
+                scf.YieldOp(olds)
+            with ir.InsertionPoint(branch.then_block), self.lowering._scope():
+                def left(key: object, value: ir.Value) -> list[ir.Value]:
+                    (buffer, start), length = memory[key], self._length(value)
+                    at = self.lowering._at((self.lowering._scaled(base, length), start))
+                    return [read(buffer, at, length, value.type, group) for group in range(groups)]
+
+                combined = []
+                weights: dict[Coordinates, list[ir.Value]] = {}
+                for at in needed:
+                    maxima = left(at, self.maxima[at])
+                    combined.append(functools.reduce(arith.maximumf, maxima))
+                    weights[at] = [self._weight(m, combined[-1]) for m in maxima]
+                for key in keys:
+                    first, *others = zip(left(key, self.sums[key]), weights[self._of(key)], strict=True)
+                    total = self._times(*first)
+                    for value, weight in others:
+                        total = self.lowering.multiply_add(value, self._widened(weight, value), total)
+                    combined.append(total)
+                scf.YieldOp(combined)
+            results = list(branch.results)
+            self.maxima |= zip(needed, results, strict=False)
+            self.sums |= zip(keys, results[len(needed):], strict=True)
+
+
+def _all(conditions: Sequence[ir.Value]) -> ir.Value | None:
+    """Their conjunction, None for none."""
+    return functools.reduce(arith.andi, conditions) if conditions else None

@@ -1,0 +1,114 @@
+"""Loops read their next turn's tiles while they compute on the present ones, which are carried in registers.
+
+    for i: x = load(i); use(x)   ->   x0 = load(first); for i carrying x: next = load(i + step); use(x); yield next
+
+The last turn reads a tile too many: one that its mask says does not exist, or, without a mask, its own tile again. Then
+the first tile must lie inside the buffer even if the loop makes no turn. A load that is the same in every turn moves
+before the loop. Part of the schedule: `ahead`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith, scf
+
+from tilec.dialects import tile
+from tilec.dialects.index_expr import Dim, dim, map_results
+from tilec.dialects.schedule import Schedule
+from tilec.pipelines.passes import Pass
+from tilec.pipelines.primop.outline import body_of, functions
+
+
+@dataclass(frozen=True)
+class Prefetch(Pass):
+    """Read the masked tiles of a loop one turn ahead, and those that do not change before it."""
+
+    name = "tile-prefetch"
+    anchor = "builtin.module"
+
+    def run(self, op: ir.OpView) -> None:
+        for nested in op.regions[0].blocks[0].operations:
+            if nested.operation.name == "builtin.module":
+                for function in functions(nested, "tile.kernel"):
+                    if Schedule.from_attribute(function.attributes["tile.schedule"]).ahead:
+                        _visit(body_of(function))
+
+
+def _visit(block: ir.Block) -> None:
+    for op in list(block.operations):
+        if isinstance(op, scf.ForOp) and not any(_stores(o) for o in op.body.operations):
+            _pipeline(op)
+        else:
+            for region in op.operation.regions:
+                for inner in region.blocks:
+                    _visit(inner)
+
+
+def _stores(op: ir.OpView) -> bool:
+    return isinstance(op, tile.Store | tile.Scatter) or any(
+        _stores(o) for r in op.operation.regions for b in r.blocks for o in b.operations)
+
+
+def _pipeline(loop: scf.ForOp) -> None:
+    inside = {r for o in loop.body.operations for r in o.results} | set(loop.inner_iter_args)
+    loads = [o for o in loop.body.operations if isinstance(o, tile.Load) and not any(v in inside for v in o.operands)]
+    for load in loads:
+        if not any(_turns(load, m, loop) for m in (load.map, load.mask)):
+            _at(load.operation, loop.induction_variable, loop.lowerBound)
+            load.operation.move_before(loop.operation)
+    ahead = [o for o in loads if o.operation.parent == loop.operation and (_turns(o, o.mask, loop) or _fits(o, loop))]
+    if not ahead:
+        return
+    with loop.operation.location, ir.InsertionPoint(loop):
+        first = [_copy(o, loop.induction_variable, loop.lowerBound) for o in ahead]
+        count = len(loop.inner_iter_args)
+        longer = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, [*list(loop.operands)[3:], *first])
+        old = loop.body
+        with ir.InsertionPoint(longer.body):
+            following = arith.addi(longer.induction_variable, loop.step)
+            inside = arith.minsi(following, arith.subi(loop.upperBound, loop.step))
+            nexts = [_copy(o, loop.induction_variable, following if _turns(o, o.mask, loop) else inside) for o in ahead]
+            for before, after in zip(old.arguments, longer.body.arguments, strict=False):
+                before.replace_all_uses_with(after)
+            for load, carried in zip(ahead, list(longer.inner_iter_args)[count:], strict=True):
+                load.result.replace_all_uses_with(carried)
+                load.operation.erase()
+            *body, end = list(old.operations)
+            for o in body:
+                o.operation.detach_from_parent()
+                longer.body.append(o)
+            scf.YieldOp([*end.operands, *nexts])
+    for before, after in zip(loop.results, longer.results, strict=False):
+        before.replace_all_uses_with(after)
+    loop.operation.erase()
+
+
+def _turns(load: tile.Load, place: ir.AffineMap | None, loop: scf.ForOp) -> bool:
+    """Whether a map or mask of a load uses an origin that depends on the turn."""
+    used = {a for e in map_results(place) for a in e.atoms()} if place is not None else set()
+    return any(v == loop.induction_variable and Dim(i) in used for i, v in enumerate(load.origin))
+
+
+def _fits(load: tile.Load, loop: scf.ForOp) -> bool:
+    """Whether the tile of the first turn, the loop starting at 0, is inside the buffer whatever its length in use."""
+    start, turn = loop.lowerBound.owner, [i for i, v in enumerate(load.origin) if v == loop.induction_variable]
+    if start.name != "arith.constant" or ir.IntegerAttr(start.attributes["value"]).value or load.mask is not None:
+        return False
+    sizes = ir.MemRefType(load.source.type).shape
+    return all(Dim(i) not in e.atoms() or (e == dim(i) and load.result.type.shape[i] <= size)
+               for i in turn for e, size in zip(map_results(load.map), sizes, strict=True))
+
+
+def _copy(load: tile.Load, variable: ir.Value, turn: ir.Value) -> ir.Value:
+    """The load for another turn, at the insertion point."""
+    copy = load.operation.clone()
+    _at(copy, variable, turn)
+    return copy.results[0]
+
+
+def _at(load: ir.Operation, variable: ir.Value, turn: ir.Value) -> None:
+    for i, operand in enumerate(load.operands):
+        if operand == variable:
+            load.operands[i] = turn
