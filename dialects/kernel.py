@@ -2,14 +2,15 @@
 
 A kernel is a `func.func` inside a `gpu.module`, with `kernel.block` (threads), `kernel.grid` (blocks, as maps of the
 symbols) and, where blocks work together, `kernel.cluster` (how many neighbours along x). Its arguments are one-dimensional
-memrefs in global memory (address space 1) and, last, the table of symbol values; shared memory is declared by
-`kernel.shared` (address space 3). Offsets count elements. Layouts have been decided and are no longer visible: only
-instruction selection is left.
+memrefs in global memory (address space 1), then the table of symbol values, then the tensor maps of its TMA loads (address
+space 4, described by `kernel.tensor_maps`); shared memory is declared by `kernel.shared` (address space 3). Offsets count
+elements. Layouts have been decided and are no longer visible: only instruction selection is left.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from mlir import ir
@@ -64,9 +65,10 @@ def _check_memory(what: str, buffer: ir.Value, space: int) -> None:
 
 
 class Shared(Kernel.Operation, name="shared", traits=[Pure]):
-    """Shared memory of the block, uninitialised. Ops with the same `symbol` name the same memory."""
+    """Shared memory of the block, uninitialised, at a multiple of `align` bytes. Equal symbols name the same memory."""
 
     symbol: Attr[str]
+    align: Attr[int] = None
     result: Result[ir.MemRefType]
 
     def verify(self) -> None:
@@ -132,7 +134,9 @@ class StoreShared(_Access, name="store_shared"):
 
 
 class Barrier(Kernel.Operation, name="barrier"):
-    """All threads of the block arrive before any leaves; shared memory written before is visible after."""
+    """All threads of the block, or the first `threads`, arrive before any leaves; shared memory written is visible after."""
+
+    threads: Attr[int] = None
 
 
 class ClusterRank(Kernel.Operation, name="cluster_rank", traits=[Pure]):
@@ -190,3 +194,104 @@ class WarpReduce(Kernel.Operation, name="warp_reduce", traits=[Pure]):
             raise VerifyError(f"value must be a scalar, but is {self.value.type}")
         if self.value.type != self.result.type:
             raise VerifyError(f"result must have the type of value, {self.value.type}, but has {self.result.type}")
+
+
+# --- Asynchronous copies and tensor cores -----------------------------------------------------------------------------
+
+
+class _Mbarrier(Kernel.Operation):
+    """Works on the barrier number `index` of an array of them in shared memory, memref<n x i64, 3>."""
+
+    barriers: Operand[ir.MemRefType]
+    index: Operand[ir.IndexType]
+
+    def verify(self) -> None:
+        _check_memory("barriers", self.barriers, SHARED)
+
+
+class MbarrierInit(_Mbarrier, name="mbarrier_init"):
+    """A barrier whose phases end after `count` arrivals. Others see it after fence_mbarriers and a barrier of the block."""
+
+    count: Attr[int]
+    barriers: Operand[ir.MemRefType]
+    index: Operand[ir.IndexType]
+
+
+class FenceMbarriers(Kernel.Operation, name="fence_mbarriers"):
+    """Makes initialised barriers visible to copies and to other threads."""
+
+
+class MbarrierExpect(_Mbarrier, name="mbarrier_expect"):
+    """Arrives, and lets the phase end no earlier than `bytes` more have been copied."""
+
+    bytes: Attr[int]
+    barriers: Operand[ir.MemRefType]
+    index: Operand[ir.IndexType]
+
+
+class MbarrierArrive(_Mbarrier, name="mbarrier_arrive"):
+    """Arrives."""
+
+    barriers: Operand[ir.MemRefType]
+    index: Operand[ir.IndexType]
+
+
+class MbarrierWait(_Mbarrier, name="mbarrier_wait"):
+    """Returns when the phase of a parity, 0 for the first, has ended."""
+
+    barriers: Operand[ir.MemRefType]
+    index: Operand[ir.IndexType]
+    parity: Operand[ir.IndexType]
+
+
+class TmaLoad(_Mbarrier, name="tma_load"):
+    """Starts to copy the box at column x and row y of a tensor map to shared memory; its bytes count for a barrier."""
+
+    element: Attr[ir.Type]
+    tensor_map: Operand[ir.MemRefType]
+    x: Operand[ir.IndexType]
+    y: Operand[ir.IndexType]
+    buffer: Operand[ir.MemRefType]
+    offset: Operand[ir.IndexType]
+    barriers: Operand[ir.MemRefType]
+    index: Operand[ir.IndexType]
+
+
+class Wgmma(Kernel.Operation, name="wgmma"):
+    """Starts `acc + lhs rhs^T` by the four warps of a group: lhs 64 x depth, rhs `columns` x depth.
+
+    Both lie in rows of 128 bytes, swizzled, as a tensor map with a box of 128 bytes puts them. acc are, for every 8 columns,
+    two neighbouring ones of row 16 w + lane floordiv 4 of warp w, and the same of 8 rows further.
+    """
+
+    element: Attr[ir.Type]
+    columns: Attr[int]
+    depth: Attr[int]
+    lhs: Operand[ir.MemRefType]
+    lhs_offset: Operand[ir.IndexType]
+    rhs: Operand[ir.MemRefType]
+    rhs_offset: Operand[ir.IndexType]
+    acc: Sequence[Operand[ir.F32Type]]
+    result_: Sequence[Result[ir.F32Type]]
+
+    def verify(self) -> None:
+        _check_memory("lhs", self.lhs, SHARED)
+        _check_memory("rhs", self.rhs, SHARED)
+        if not len(self.acc) == len(self.operation.results) == self.columns // 2:
+            raise VerifyError(f"acc and results must be {self.columns // 2} values for {self.columns} columns, but are "
+                              f"{len(self.acc)} and {len(self.operation.results)}")
+
+
+class WgmmaWait(Kernel.Operation, name="wgmma_wait"):
+    """Returns when all products of this group of warps but the last `running` have been made; then acc may be used."""
+
+    running: Attr[int]
+    acc: Sequence[Operand[ir.F32Type]] = ()
+    result_: Sequence[Result[ir.F32Type]] = ()
+
+
+class SetRegisters(Kernel.Operation, name="set_registers"):
+    """From here on the threads of this group of four warps have `count` registers, more than before or fewer."""
+
+    count: Attr[int]
+    more: Attr[bool]

@@ -8,6 +8,10 @@ product by one warp a row:
     n: extent 4096, grid, tile 4, threads 4, vector 1     -> warp w holds row w
     k: extent 2048, loop, tile 512, threads 32, vector 8  -> lane l holds elements 8l..8l+7 of each 256
 
+An axis may be dealt to `warps` first, each taking one run of it: `e = ((warp * registers + register) * threads / warps +
+thread) * vector + lane`. So lie the results of tensor cores: m over eight warps with rows 0..7 and 8..15 of each in two
+registers, n over the four lanes of a row with two neighbours each.
+
 Threads are numbered with the last axis fastest, axes that are read in vectors before the others. The threads along one
 axis may be spread over the blocks of a `cluster`, which reduce together through each other's shared memory: so one program
 reads a long axis with many multiprocessors. `grid` axes are split over programs, first axis slowest unless `order`
@@ -35,8 +39,11 @@ class Axis:
     vector: int = 1
     grid: bool = True
     cluster: int = 1
+    warps: int = 1
 
     def __post_init__(self) -> None:
+        if self.threads % self.warps:
+            raise ValueError(f"axis {self.name}: {self.threads} threads cannot be spread over {self.warps} warps")
         if self.threads % self.cluster:
             raise ValueError(f"axis {self.name}: {self.threads} threads cannot be spread over {self.cluster} blocks")
         if self.tile < 1 or self.threads < 1 or self.vector < 1:
@@ -44,6 +51,11 @@ class Axis:
         if self.tile % (self.threads * self.vector):
             raise ValueError(f"axis {self.name}: tile must be a multiple of threads * vector = "
                              f"{self.threads * self.vector}, but is {self.tile}")
+
+    @property
+    def neighbours(self) -> int:
+        """Threads between two registers of one thread along this axis."""
+        return self.threads // self.warps
 
     @property
     def registers(self) -> int:
@@ -64,6 +76,8 @@ class Schedule:
     order: tuple[int, ...] = ()  # grid axes, slowest first
     unroll: int = 1  # copies of the body of the innermost reduction loop
     dot: bool = False  # contractions by `tile.dot` (outer products) instead of lane-wise products
+    tensor: bool = False  # contractions by tensor cores, their operands through shared memory
+    stages: int = 1  # tiles of an operand in shared memory
     ahead: bool = False  # loops read the tiles of their next turn early
     resident: int = 0  # blocks that shall fit a multiprocessor at once, which bounds their registers; 0: as it comes
 
@@ -96,17 +110,18 @@ class Schedule:
                 "extent": ir.AffineMapAttr.get(make_map(0, symbols, [a.extent])),
                 "layout": ir.DenseI64ArrayAttr.get([a.tile, a.threads, a.vector, a.cluster]),
                 "walk": ir.StringAttr.get("grid" if a.grid else "loop"),
+                **({"warps": _number(a.warps)} if a.warps > 1 else {}),
             })
             for a in self.axes
         ]
-        number = ir.IntegerType.get_signless(64)
         return ir.DictAttr.get({
             "axes": ir.ArrayAttr.get(axes),
             "order": ir.DenseI64ArrayAttr.get(list(self.order)),
-            "unroll": ir.IntegerAttr.get(number, self.unroll),
+            "unroll": _number(self.unroll),
             "dot": ir.BoolAttr.get(self.dot),
+            **({"tensor": ir.UnitAttr.get(), "stages": _number(self.stages)} if self.tensor else {}),
             **({"ahead": ir.UnitAttr.get()} if self.ahead else {}),
-            **({"resident": ir.IntegerAttr.get(number, self.resident)} if self.resident else {}),
+            **({"resident": _number(self.resident)} if self.resident else {}),
         })
 
     @staticmethod
@@ -122,13 +137,15 @@ class Schedule:
                 extent=map_results(ir.AffineMapAttr(axis["extent"]).value)[0],
                 tile=tile, threads=threads, vector=vector,
                 grid=ir.StringAttr(axis["walk"]).value == "grid",
-                cluster=cluster,
+                cluster=cluster, warps=ir.IntegerAttr(axis["warps"]).value if "warps" in axis else 1,
             ))
         return Schedule(
             tuple(axes),
             tuple(ir.DenseI64ArrayAttr(entries["order"])),
             ir.IntegerAttr(entries["unroll"]).value,
             ir.BoolAttr(entries["dot"]).value,
+            "tensor" in entries,
+            ir.IntegerAttr(entries["stages"]).value if "stages" in entries else 1,
             "ahead" in entries,
             ir.IntegerAttr(entries["resident"]).value if "resident" in entries else 0,
         )
@@ -138,3 +155,7 @@ class Schedule:
         axes = list(self.axes)
         axes[position] = replace(axes[position], **changes)  # type: ignore[arg-type]
         return replace(self, axes=tuple(axes))
+
+
+def _number(value: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from math import prod
 from typing import TypeAlias
 
 from mlir import ir
@@ -211,6 +212,20 @@ class Spread(Tile.Operation, name="spread", traits=[Pure]):
                 raise VerifyError(f"axis {axis}: {n} elements cannot be repeated to {m}")
 
 
+class Reverse(Tile.Operation, name="reverse", traits=[Pure]):
+    """A tile with its elements along `axis` in reverse order; one thread holds all of them."""
+
+    axis: Attr[int]
+    value: Operand[Vector]
+    result: Result[Vector]
+
+    def verify(self) -> None:
+        if self.result.type != self.value.type:
+            raise VerifyError(f"result must have the type of value, {self.value.type}, but has {self.result.type}")
+        if not 0 <= self.axis < ir.VectorType(self.value.type).rank:
+            raise VerifyError(f"axis must be below {ir.VectorType(self.value.type).rank}, but is {self.axis}")
+
+
 class Dot(Tile.Operation, name="dot", traits=[Pure]):
     """`acc + sum(lhs * rhs)` along the axes where acc is smaller; lhs and rhs are broadcast against each other.
 
@@ -234,3 +249,104 @@ class Dot(Tile.Operation, name="dot", traits=[Pure]):
                 raise VerifyError(f"axis {axis}: acc must divide {max(a, b)}, but is {c}")
         if self.result.type != self.acc.type:
             raise VerifyError(f"result must have the type of acc, {self.acc.type}, but has {self.result.type}")
+
+
+# --- Shared memory: tiles on their way to tensor cores ----------------------------------------------------------------
+
+def _check_shared(what: str, value: ir.Value, rank: int) -> None:
+    kind = ir.MemRefType(value.type)
+    if kind.rank != rank or not isinstance(kind.memory_space, ir.IntegerAttr) or kind.memory_space.value != 3:
+        raise VerifyError(f"{what} must have rank {rank} in address space 3, but is {kind}")
+
+
+class Ring(Tile.Operation, name="ring"):
+    """Shared memory for tiles on their way: memref<slots x rows x columns>. Slots are filled and emptied in turn."""
+
+    result: Result[ir.MemRefType]
+
+    def verify(self) -> None:
+        _check_shared("result", self.result, 3)
+
+
+class Fetch(_Access, name="fetch"):
+    """Starts to copy a tile of `source` to the ring's slot `turn` mod slots, as soon as that has been released.
+
+    The slot's rows run along the function's axes `rows`, last fastest, its columns along the axis `column`, along which
+    the source is contiguous. What lies outside the source reads as zero.
+    """
+
+    rows: Attr[list[int]]
+    column: Attr[int]
+    ring: Operand[ir.MemRefType]
+    turn: Operand[ir.IndexType]
+    source: Operand[ir.MemRefType]
+    origin: Sequence[Operand[ir.IndexType]] = ()
+
+    def verify(self) -> None:
+        _check_shared("ring", self.ring, 3)
+        if len(self.map.results) != ir.MemRefType(self.source.type).rank:
+            raise VerifyError(f"map must give {ir.MemRefType(self.source.type).rank} indices (the rank of source), "
+                              f"but gives {len(self.map.results)}")
+        if len(self.origin) != self.map.n_dims + self.map.n_symbols:
+            raise VerifyError(f"needs {self.map.n_dims} tile origins and {self.map.n_symbols} symbols, "
+                              f"but got {len(self.origin)}")
+        if ir.MemRefType(self.ring.type).element_type != ir.MemRefType(self.source.type).element_type:
+            raise VerifyError(f"ring must have the elements of source, {self.source.type}, but is {self.ring.type}")
+
+
+class Await(Tile.Operation, name="await"):
+    """The slot of a turn, memref<rows x columns>, when its tile has come."""
+
+    ring: Operand[ir.MemRefType]
+    turn: Operand[ir.IndexType]
+    result: Result[ir.MemRefType]
+
+    def verify(self) -> None:
+        _check_shared("ring", self.ring, 3)
+        _check_shared("result", self.result, 2)
+        if ir.MemRefType(self.ring.type).shape[1:] != ir.MemRefType(self.result.type).shape:
+            raise VerifyError(f"result must have the shape of a slot of {self.ring.type}, but is {self.result.type}")
+
+
+class Release(Tile.Operation, name="release"):
+    """The slot of a turn may be filled again, when all products but the last `running` have been made."""
+
+    running: Attr[int]
+    ring: Operand[ir.MemRefType]
+    turn: Operand[ir.IndexType]
+
+    def verify(self) -> None:
+        _check_shared("ring", self.ring, 3)
+
+
+class DotShared(Tile.Operation, name="dot_shared", traits=[Pure]):
+    """`acc + lhs rhs^T` by tensor cores: lhs (m, k) and rhs (n, k) in shared memory, acc a tile over m and n.
+
+    The rows of lhs and rhs run along the function's axes `lhs_rows` and `rhs_rows`, last fastest.
+    """
+
+    lhs_rows: Attr[list[int]]
+    rhs_rows: Attr[list[int]]
+    lhs: Operand[ir.MemRefType]
+    rhs: Operand[ir.MemRefType]
+    acc: Operand[Vector]
+    result: Result[Vector]
+
+    def verify(self) -> None:
+        _check_shared("lhs", self.lhs, 2)
+        _check_shared("rhs", self.rhs, 2)
+        shape = ir.VectorType(self.acc.type).shape
+        for what, operand, axes in (("lhs", self.lhs, self.lhs_rows), ("rhs", self.rhs, self.rhs_rows)):
+            rows = prod(shape[a] for a in axes)
+            if ir.MemRefType(operand.type).shape[0] != rows:
+                raise VerifyError(f"{what} must have {rows} rows, those of acc along {list(axes)}, but is {operand.type}")
+        if ir.MemRefType(self.lhs.type).shape[1] != ir.MemRefType(self.rhs.type).shape[1]:
+            raise VerifyError(f"lhs and rhs must have the same columns, but are {self.lhs.type} and {self.rhs.type}")
+        if self.result.type != self.acc.type:
+            raise VerifyError(f"result must have the type of acc, {self.acc.type}, but has {self.result.type}")
+
+
+class Producer(Tile.Operation, name="producer", traits=[Pure]):
+    """Whether this thread is one of those that only fetch."""
+
+    result: Result[ir.IntegerType]

@@ -53,14 +53,14 @@ def rotary_table(graph: Graph, length: Linear, first: Linear, head_dim: int) -> 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary position embedding (Su et al. 2021), halves paired: x (S, heads, D), cos and sin (S, D / 2).
 
-    Written as one sum over the whole head, `x * cos + swapped(x) * signed_sin`, where `swapped` is a view.
+    `x * cos + flipped(x) * signed(sin)` on the two halves as a dimension of their own, where `flipped` is a view: one
+    expression for all of a head, which can be the epilogue of what makes x.
     """
-    half = x.shape[-1].constant // 2
-    low, high = x[..., :half], x[..., half:]
-    cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
-    first = (low * cos - high * sin).pad(-1, 0, half)
-    second = (high * cos + low * sin).pad(-1, half, 0)
-    return first + second
+    length, heads, width = x.shape
+    halves = x.reshape(length, heads, 2, width.constant // 2)
+    cos, sin = (t.reshape(length, 1, 1, width.constant // 2) for t in (cos, sin))
+    sign = (x.graph.iota(2, "f32") * 2.0 + -1.0).reshape(2, 1)
+    return (halves * cos + halves.flip(2) * (sin * sign)).reshape(length, heads, width)
 
 
 def attention(q: Tensor, keys: Tensor, values: Tensor, past: Linear) -> Tensor:

@@ -237,6 +237,12 @@ class Tensor:
         order[a % self.rank], order[b % self.rank] = order[b % self.rank], order[a % self.rank]
         return self.permute(*order)
 
+    def flip(self, dimension: int) -> Tensor:
+        """The elements along one dimension in reverse order; a view."""
+        mapping = [dim(d) for d in range(self.rank)]
+        mapping[dimension] = self.shape[dimension] - 1 - mapping[dimension]
+        return self._viewed(self.shape, mapping)
+
     def unsqueeze(self, position: int) -> Tensor:
         """Inserts a dimension of extent 1 before `position` (negative: after, from the end)."""
         position = position % (self.rank + 1)

@@ -15,7 +15,7 @@ from tilec.pipelines.passes import run_pipeline
 from tilec.pipelines.pipeline import NVVM, cpu_pipeline, kernel_pipeline, tile_pipeline, without
 from tilec.pipelines.plan import expression, plan_module
 from tilec.pipelines.targets import CpuTarget, GpuTarget
-from tilec.runtime.artifact import Artifact, Kernel, Manifest
+from tilec.runtime.artifact import Artifact, Kernel, Manifest, TensorMap
 
 Observer = Callable[[str, str, str], None]
 
@@ -63,4 +63,13 @@ def _kernel(function: ir.OpView, symbols: list[str]) -> Kernel:
     for dimension in ir.ArrayAttr(function.attributes["kernel.grid"]):
         factors = map_results(ir.AffineMapAttr(dimension).value)
         grid.append(" * ".join(f"({expression(f, symbols)})" for f in factors) or "1")
-    return Kernel(f"{name}.ptx", grid, block, dependent="kernel.dependent" in function.attributes)
+    attributes = function.attributes
+    shared = ir.IntegerAttr(attributes["kernel.shared_bytes"]).value if "kernel.shared_bytes" in attributes else 0
+    maps = ir.ArrayAttr(attributes["kernel.tensor_maps"]) if "kernel.tensor_maps" in attributes else []
+    return Kernel(f"{name}.ptx", grid, block, shared, "kernel.dependent" in attributes, [_tensor_map(m) for m in maps])
+
+
+def _tensor_map(attribute: ir.Attribute) -> TensorMap:
+    fields = ir.DictAttr(attribute)
+    numbers = {n: ir.IntegerAttr(fields[n]).value for n in ("argument", "width", "height", "columns", "rows")}
+    return TensorMap(dtype=ir.StringAttr(fields["element"]).value, **numbers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from tilec.dialects import primop
@@ -25,6 +26,12 @@ ONE_BLOCK = 1 << 15  # elements that one block may walk alone
 QUERIES = 4  # heads of one group that share a read of the cache
 KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them
 LOADS_IN_FLIGHT = 4  # 16-byte loads of one thread
+FEW_ROWS = 8  # up to here a product reads its matrix as one of a vector does
+TILE_DEPTH = 64  # along the reduced axis: 128 bytes, the span of a swizzle
+MOST_STAGES = 6
+MULTIPLY_ADDS = 2048  # of 16-bit elements that a multiprocessor's tensor cores make in a cycle
+FETCHED_BYTES = 40  # that a multiprocessor gets from the second-level cache in a cycle
+FIXED_CYCLES = 4000  # until a block has its first tile, and while it stores its result
 LONGEST_ROW = 640  # threads that may share a row of a matrix
 OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
 REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
@@ -137,6 +144,8 @@ class _Plan:
         self.threads = [1] * len(structure.extents)
         self.vector = [1] * len(structure.extents)
         self.cluster = [1] * len(structure.extents)
+        for a in structure.mirrored:
+            self.set(a, largest(structure, a))
 
     def set(self, axis: int, registers: int, threads: int = 1, vector: int = 1) -> None:
         self.tile[axis], self.threads[axis], self.vector[axis] = registers * threads * vector, threads, vector
@@ -228,6 +237,7 @@ class _CpuPlan(_Plan):
         s = self.structure
         rows = [a for a in others if largest(s, a) > 1]
         together = len([r for r in s.stages[0] if r.contraction])
+        together *= prod(self.tile[a] for a in s.mirrored)
         if rows:
             self.set(rows[-1], 8 if together == 1 else 4)
         panels = self._fit(n, 2 if rows else 1)
@@ -300,11 +310,15 @@ class _GpuPlan(_Plan):
                 return self._matrix_vector(k, free, both)
             if free and self.contiguous(right if columns else left, (free[0], 2)):
                 return self._vector_matrix(k, free[0], right if columns else left)
+        tensor = self._tensor(roles, k)
+        if tensor is not None:
+            return tensor
         # Outer products: a 16 by 16 block of threads, each with a small square of the result.
         n = columns[-1] if columns else None
         m = rows[-1] if rows else None
         if n is not None:
-            self.set(n, 4 if m is not None else 1, 16 if m is not None else 128)
+            columns_each = 1 if m is None else 4 if largest(s, n) >= 64 else 2
+            self.set(n, columns_each, 128 if m is None else 16)
         if m is not None:
             self.set(m, 4 if n is not None else 1, 16 if n is not None else 128)
         self.set(k, 1, 1, self._vector(k, both) if along_k else 1)
@@ -321,7 +335,8 @@ class _GpuPlan(_Plan):
         rows = largest(s, free[0]) if free else 1
         steps = -(-largest(s, k) // vector)
         known = s.extents[k].is_constant
-        registers, threads, each, block, resident = matvec_shape(rows, steps if known else 0, together)
+        held = prod(self.tile[a] for a in s.mirrored)  # rows that a thread has anyway
+        registers, threads, each, block, resident = matvec_shape(rows, steps if known else 0, together * held)
         while not known and threads > 1 and threads * vector > largest(s, k):
             threads //= 2
         self.set(k, registers, threads, vector)
@@ -354,6 +369,65 @@ class _GpuPlan(_Plan):
         self.cluster[t] = CLUSTER
         return self.schedule(dot=True, ahead=True)
 
+    def _tensor(self, roles: Roles, k: int) -> Schedule | None:
+        """Products by tensor cores, operands by TMA through rings; None where a rule of the hardware stands against it."""
+        s = self.structure
+        stage = s.stages[0]
+        rows = [a for a in roles.left if s.extents[a] != linear(1)]
+        columns = [a for a in roles.right if s.extents[a] != linear(1)]
+        if not (self.target.wgmma and len(s.stages) == 1 and not s.inner and not s.nested and len(rows) == 1 and columns
+                and len(roles.reduced) == 1 and all(r.contraction for r in stage) and largest(s, rows[0]) > FEW_ROWS):
+            return None
+        for reduction in stage:
+            product = defining_op(reduction.op.operand)
+            if product.bounds is not None or any(defining_op(v) is not None for v in product.operands) or \
+                    {str(primop.element_type(v)) for v in product.operands} - {"bf16", "f16"}:
+                return None
+            if not all(self.contiguous(side, (k, TILE_DEPTH)) and all(_in_rows(a, k) for a in side)
+                       for side in contraction_operands(s, reduction)):
+                return None
+        shapes = [(self._tensor_time(rows[0], columns, k, groups, width, len(stage)), groups, width)
+                  for groups in (2, 1) for width in (256, 128, 64, 32) if width * len(stage) <= 256]
+        fitting = [shape for shape in sorted(shapes, reverse=False) if self._fits_columns(columns, shape[2])]
+        if not fitting:
+            return None
+        _, groups, width = fitting[0]
+        self.set(rows[0], 2, 32 * groups)
+        self._set_columns(columns, width)
+        self.set(k, TILE_DEPTH)
+        slot = 2 * TILE_DEPTH * (64 * groups + width * len(stage))
+        schedule = self.schedule([a for a in s.grid if a != rows[0]] + [rows[0]], dot=True, tensor=True,
+                                 stages=min(MOST_STAGES, (self.target.shared_bytes - (8 << 10)) // slot))
+        return schedule.with_axis(rows[0], warps=4 * groups)
+
+    def _fits_columns(self, columns: list[int], width: int) -> bool:
+        """Whether a tile of `width` columns is a run of whole axes and a part of the next one."""
+        for a in reversed(columns):
+            size = largest(self.structure, a)
+            if not self.structure.extents[a].is_constant or size >= width:
+                return a not in self.structure.mirrored or size == width
+            if width % size or (a == columns[-1] and size % 8):
+                return False
+            width //= size
+        return False
+
+    def _set_columns(self, columns: list[int], width: int) -> None:
+        for a in reversed(columns):
+            size = min(largest(self.structure, a), width) if self.structure.extents[a].is_constant else width
+            self.set(a, size // 8, 4, 2) if a == columns[-1] else self.set(a, size)
+            width //= size
+
+    def _tensor_time(self, row: int, columns: list[int], k: int, groups: int, width: int, together: int) -> float:
+        """Cycles that a product takes in tiles of some shape: waves of blocks, each at the rate of its slowest part."""
+        s = self.structure
+        height, steps = 64 * groups, -(-largest(s, k) // TILE_DEPTH)
+        others = prod(largest(s, a) for a in s.grid if a not in (row, *columns))
+        blocks = -(-largest(s, row) // height) * -(-prod(largest(s, a) for a in columns) // width) * others
+        multiply = height * width * together * TILE_DEPTH / MULTIPLY_ADDS
+        fetch = 2 * TILE_DEPTH * (height + width * together) / FETCHED_BYTES
+        waves = -(-blocks // self.target.multiprocessors)
+        return waves * (steps * max(multiply, fetch) + FIXED_CYCLES)
+
     def _vector_matrix(self, k: int, n: int, matrix: Sequence[Access]) -> Schedule:
         """One row times a matrix that is contiguous along what is kept: threads along both, partial sums over k."""
         vector = self._vector(n, matrix)
@@ -368,3 +442,7 @@ def _bytes(access: Access) -> int:
     return {"f32": 4, "i32": 4, "i64": 8, "i1": 1}.get(name, 2)
 
 
+def _in_rows(access: Access, k: int) -> bool:
+    """Whether an access reads rows at distances that TMA can step: multiples of 16 bytes."""
+    return all(c * _bytes(access) % 16 == 0 for atom, c in access.offset.terms if atom != Dim(k)) and \
+        access.offset.constant * _bytes(access) % 16 == 0

@@ -32,7 +32,7 @@ from tilec.dialects.index_expr import (
     map_results,
     substitute,
 )
-from tilec.dialects.schedule import Schedule
+from tilec.dialects.schedule import Axis, Schedule
 from tilec.pipelines.layouts import Coordinates, Fragments, Layout, combiner, shifted
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.structure import offset_of
@@ -132,6 +132,8 @@ class FragmentLowering(ABC):
             self.tiles[op.result] = self._lower_index(op)
         elif isinstance(op, tile.Dot):
             self.tiles[op.result] = self.dot(op, *(self.tiles[v] for v in op.operands))
+        elif isinstance(op, tile.Reverse):
+            self.tiles[op.result] = self._lower_reverse(op)
         elif isinstance(op, tile.ProgramId):
             self.scalars[op.result] = self.program_id(op.axis)
         elif isinstance(op, tile.SymbolOp):
@@ -157,8 +159,8 @@ class FragmentLowering(ABC):
         loop = scf.ForOp(*bounds, start)
         body = op.regions[0].blocks[0]
         self.scalars[body.arguments[0]] = loop.induction_variable
-        self._unflatten(list(body.arguments)[1:], list(loop.inner_iter_args), carried)
         with ir.InsertionPoint(loop.body), self._scope():
+            self._unflatten(list(body.arguments)[1:], list(loop.inner_iter_args), carried)
             self.depth += 1
             self.lower_block(body)
             self.depth -= 1
@@ -276,6 +278,23 @@ class FragmentLowering(ABC):
             order.append(flat)
         return vector.shuffle(value, value, order)
 
+    def _lower_reverse(self, op: tile.Reverse) -> Fragments:
+        source, axis = self.tiles[op.value], self.schedule.axes[op.axis]
+        if axis.threads > 1:
+            raise PassFailure(f"axis {axis.name} is reversed, but spread over {axis.threads} threads", op.operation.location)
+        registers, box = source.layout.registers[op.axis], source.layout.box
+        order = []
+        for position in source.layout.inside():
+            flat = 0
+            for i, (p, n) in enumerate(zip(position, box, strict=True)):
+                flat = flat * n + (n - 1 - p if i == op.axis else p)
+            order.append(flat)
+        values = {}
+        for at in source.layout.coordinates():
+            value = source.values[tuple(registers - 1 - x if i == op.axis else x for i, x in enumerate(at))]
+            values[at] = vector.shuffle(value, value, order) if box[op.axis] > 1 else value
+        return Fragments(source.layout, source.element, values)
+
     def _lower_reduces(self, ops: list[tile.Reduce]) -> None:
         """Reductions of one kind along the same axes, one after the other: what they exchange between threads is shared."""
         first, axes = ops[0], list(ops[0].axes)
@@ -332,7 +351,7 @@ class FragmentLowering(ABC):
     def _elements(self, expr: Linear, layout: Layout, at: Coordinates) -> list[Linear]:
         """An index expression at every element of a fragment, in terms of the thread's first element along every axis."""
         units = tuple(a.vector if a.threads > 1 else 0 if a.extent == linear(a.tile) else a.tile for a in self.schedule.axes)
-        base = tuple(i * axis.threads * axis.vector for i, axis in zip(at, self.schedule.axes, strict=True))
+        base = tuple(i * axis.neighbours * axis.vector for i, axis in zip(at, self.schedule.axes, strict=True))
         return [shifted(expr, tuple(b + i for b, i in zip(base, inside, strict=True)), units) for inside in layout.inside()]
 
     def _origin(self, op: ir.OpView, shape: Sequence[int]) -> tuple[list[ir.Value], list[ir.Value]]:
@@ -344,12 +363,16 @@ class FragmentLowering(ABC):
             thread = self.thread(i) if axis.threads > 1 and shape[i] > 1 else None
             if thread is not None:
                 origin = origins[i]
-                origins[i] = self.remember(("origin", i, origin), functools.partial(
-                    self._moved, origin, thread, axis.vector))
+                origins[i] = self.remember(("origin", i, origin), functools.partial(self._moved, origin, thread, axis))
         return origins, values[rank:]
 
-    def _moved(self, origin: ir.Value, thread: ir.Value, vector_size: int) -> ir.Value:
-        return arith.addi(origin, self._scaled(thread, vector_size))
+    def _moved(self, origin: ir.Value, thread: ir.Value, axis: Axis) -> ir.Value:
+        """Where the elements of a thread begin: those of a warp are one run."""
+        if axis.warps > 1 and axis.registers > 1:
+            neighbours = self.constant(axis.neighbours, ir.IndexType.get())
+            warp = self._scaled(arith.divui(thread, neighbours), axis.registers * axis.neighbours)
+            thread = arith.addi(warp, arith.remui(thread, neighbours))
+        return arith.addi(origin, self._scaled(thread, axis.vector))
 
     def _not_negative(self, value: ir.Value) -> ir.Value:
         return arith.cmpi(arith.CmpIPredicate.sge, value, self.constant(0, ir.IndexType.get()))

@@ -27,6 +27,8 @@ from tilec.pipelines.primop.write_states import WriteStates
 from tilec.pipelines.primop_to_tile import PrimopToTile
 from tilec.pipelines.targets import CpuTarget, GpuTarget, find_target
 from tilec.pipelines.tile.prefetch import Prefetch
+from tilec.pipelines.tile.specialise import Specialise
+from tilec.pipelines.tile.stage import Stage
 from tilec.pipelines.tile_to_cpu import TileToCpu
 from tilec.pipelines.tile_to_kernel import TileToKernel
 
@@ -83,6 +85,8 @@ CPU: tuple[Entry, ...] = (
 
 KERNEL: tuple[Entry, ...] = (
     Prefetch(),
+    Stage(),
+    Specialise(),  # of what is staged: the threads that fetch need no registers for products
     TileToKernel(),
     MergeLaunches(),  # before waits are placed: each part of a merged kernel waits at its own first access
     DependentLaunch(),  # when all accesses are known, and before their addresses are lowered and harder to move

@@ -22,6 +22,7 @@ from tilec.dialects.index_expr import (
     Linear,
     Mod,
     Symbol,
+    ceildiv,
     dim,
     floordiv,
     linear,
@@ -150,6 +151,10 @@ class _Emitter:
             self.origin[a] = program if size == 1 else arith.muli(program, self._index(size))
             if not extent.is_constant or extent.constant % size:
                 ragged.append(a)
+        if self.schedule.tensor:  # one body: operands are fetched whole, and only what is stored is masked
+            self.guards = tuple(self.structure.extents[a] - 1 - dim(a) for a in ragged)
+            self._body()
+            return
         if not ragged:
             self._body()
             return
@@ -203,6 +208,8 @@ class _Emitter:
         """The loops that cover an axis: (start, stop, step, guards), whole steps first and then what is left."""
         extent, size = self.structure.extents[axis], self.tiles[axis]
         step = size * copies
+        if self.schedule.tensor and axis not in self.structure.inner:
+            return [(0, ceildiv(extent, size) * size, size, ())]  # past the end both operands are zero
         if extent.is_constant:
             whole: Linear = linear(extent.constant // step * step)
             spans: list = [(0, whole, step, ())] if whole.constant else []
@@ -460,7 +467,7 @@ class _Emitter:
     def _evaluate(self, value: ir.Value, index: Index) -> ir.Value:
         op = defining_op(value)
         if isinstance(op, REDUCTIONS) and op not in self.structure.nested:
-            return self.reduced[op]
+            return self._mirrored(self.reduced[op], index)
         key = (value, index, self.guards)
         if key not in self.memo:
             if op is None:
@@ -470,6 +477,14 @@ class _Emitter:
             else:
                 self.memo[key] = self._compute(op, index)
         return self.memo[key]
+
+    def _mirrored(self, value: ir.Value, index: Index) -> ir.Value:
+        """A reduction's result as it is read: from the other end along axes whose coefficient is negative."""
+        flipped = {atom.position for e in index for atom, c in e.terms if c < 0 and isinstance(atom, Dim)}
+        for axis in sorted(flipped & self.structure.mirrored):
+            if value.type.shape[axis] > 1:
+                value = tile.Reverse(axis=axis, value=value, result=value.type).result
+        return value
 
     def _load(self, value: ir.Value, index: Index) -> ir.Value:
         axes = self._axes_of(index)

@@ -37,7 +37,8 @@ class CpuTarget:
 @dataclass(frozen=True)
 class GpuTarget:
     """An NVIDIA architecture: chip and PTX version, shared memory per block in bytes, its number of
-    multiprocessors, and whether it has what came with Hopper: kernels that start before their predecessor ends, clusters.
+    multiprocessors, and whether it has what came with Hopper: kernels that start before their predecessor ends, clusters,
+    copies by TMA. `wgmma` means products by groups of four warps, which only Hopper has.
     """
 
     name: str
@@ -45,6 +46,7 @@ class GpuTarget:
     shared_bytes: int
     multiprocessors: int
     hopper: bool
+    wgmma: bool = False
     kind: str = field(default="gpu", init=False)
 
 
@@ -52,7 +54,7 @@ GPU_TARGETS = {
     "sm_80": GpuTarget("sm_80", "ptx80", 163 << 10, 108, False),
     "sm_86": GpuTarget("sm_86", "ptx80", 99 << 10, 84, False),
     "sm_89": GpuTarget("sm_89", "ptx80", 99 << 10, 128, False),
-    "sm_90a": GpuTarget("sm_90a", "ptx80", 227 << 10, 132, True),
+    "sm_90a": GpuTarget("sm_90a", "ptx80", 227 << 10, 132, True, True),
     "sm_100a": GpuTarget("sm_100a", "ptx86", 227 << 10, 148, True),
     "sm_120a": GpuTarget("sm_120a", "ptx87", 99 << 10, 170, True),
 }

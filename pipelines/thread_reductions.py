@@ -52,6 +52,7 @@ class ThreadReductions(FragmentLowering):
         self.strides: dict[int, int] = {}
         self.deal: Deal | None = None
         self.exchanges = 0
+        self.some_threads: int | None = None  # the first threads of the block, where only they come
         self.arrived = False  # others may still read this block's memory: it must wait before it leaves
         stride = 1
         for i in schedule.thread_order:
@@ -142,6 +143,9 @@ class ThreadReductions(FragmentLowering):
                 size *= self._local(axis)
         return base, distances, size
 
+    def _barrier(self) -> None:
+        kernel.Barrier(threads=self.some_threads)
+
     def _shared(self, count: int, element: ir.Type) -> ir.Value:
         self.exchanges += 1
         return kernel.Shared(symbol=f"exchange{self.exchanges - 1}",
@@ -195,12 +199,12 @@ class ThreadReductions(FragmentLowering):
         with self._when(speaks, self._alive() if self.padded else None):
             for i, value in enumerate(values):
                 kernel.StoreShared(value=value, buffer=memory, offset=self._at((own, i * size)))
-        kernel.Barrier()
+        self._barrier()
         results = [functools.reduce(combine, [
             kernel.LoadShared(buffer=memory, offset=self._at((base, i * size + d)), result=value.type).result
             for d in distances]) for i, value in enumerate(values)]
         if self.depth:
-            kernel.Barrier()  # before the next turn of the loop writes again
+            self._barrier()  # before the next turn of the loop writes again
         return results
 
     def _through_cluster(self, values: list[ir.Value], combine: Callable[[ir.Value, ir.Value], ir.Value],
@@ -276,7 +280,7 @@ class ThreadReductions(FragmentLowering):
             memory = parts.memory(size)
             with self._when(near_first, alive):
                 parts.leave(memory, arith.addi(base, far), list(parts.sums))
-            kernel.Barrier()
+            self._barrier()
             parts.collect(
                 lambda buffer, at, step, kind, group: kernel.LoadShared(
                     buffer=buffer, offset=self._at((at, group * step)), result=kind).result,

@@ -20,7 +20,8 @@ from tilec.errors import UnsupportedError
 from tilec.pipelines.layouts import Fragments
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
-from tilec.pipelines.thread_reductions import WARP, ThreadReductions, in_space
+from tilec.pipelines.tensor_cores import GROUP, TENSOR_MAP, TensorCores, roles
+from tilec.pipelines.thread_reductions import WARP, in_space
 
 GLOBAL = 1
 MAX_BLOCKS_YZ = 65535
@@ -50,7 +51,7 @@ class TileToKernel(Pass):
 def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> None:
     schedule = Schedule.from_attribute(function.attributes["tile.schedule"])
     buffers = list(body_of(function).arguments)
-    roles = [ir.StringAttr(a).value for a in ir.ArrayAttr(function.attributes["tile.arguments"])]
+    kinds = [ir.StringAttr(a).value for a in ir.ArrayAttr(function.attributes["tile.arguments"])]
     flat = [_flat(b.type) for b in buffers]
     table = ir.MemRefType.get([len(symbols)], ir.IntegerType.get_signless(64), memory_space=in_space(GLOBAL))
     lowered = func.FuncOp(ir.StringAttr(function.attributes["sym_name"]).value, ([*flat, table], []))
@@ -66,15 +67,19 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
     with ir.InsertionPoint(block):
         lowering = _GpuLowering(schedule, grid, list(symbols), block.arguments[len(buffers)])
         lowering.scalars = dict(zip(buffers, block.arguments, strict=False))
-        lowering.weights = {block.arguments[i] for i, role in enumerate(roles) if role == "weight"}
+        lowering.weights = {block.arguments[i] for i, role in enumerate(kinds) if role == "weight"}
+        lowering.arguments = {v: i for i, v in enumerate(list(block.arguments)[:len(buffers)])}
         lowering.lower_block(body_of(function))
         lowering.end_block()
         func.ReturnOp([])
+    if lowering.tensor_maps:
+        lowered.attributes["kernel.tensor_maps"] = ir.ArrayAttr.get([m.to_attribute() for m in lowering.tensor_maps])
+        lowered.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], []))
 
 
 def _block_size(schedule: Schedule) -> int:
-    """Whole warps: shuffles need all lanes."""
-    return -(-schedule.threads // WARP) * WARP
+    """Whole warps, because shuffles need all lanes, and those that only fetch."""
+    return -(-schedule.threads // WARP) * WARP + (GROUP if roles(schedule) else 0)
 
 
 def _flat(kind: ir.Type) -> ir.Type:
@@ -110,14 +115,18 @@ class _Grid:
         return ir.ArrayAttr.get([ir.AffineMapAttr.get(make_map(0, self.symbols, factors)) for factors in counts])
 
 
-class _GpuLowering(ThreadReductions):
+class _GpuLowering(TensorCores):
     """Fragments as the registers of one thread."""
 
     def __init__(self, schedule: Schedule, grid: _Grid, symbols: list[str], table: ir.Value) -> None:
-        super().__init__(schedule, _block_size(schedule) != schedule.threads)
+        super().__init__(schedule, schedule.threads % WARP != 0)
         self.grid, self.symbols, self.table = grid, symbols, table
         self.weights: set[ir.Value] = set()
         self.symbol_values: dict[str, ir.Value] = {}
+
+    def add_tensor_map(self) -> ir.Value:
+        kind = ir.MemRefType.get([128], ir.IntegerType.get_signless(8), memory_space=in_space(TENSOR_MAP))
+        return self.table.owner.add_argument(kind, ir.Location.current)
 
     # Places -------------------------------------------------------------------------------------------------------
 

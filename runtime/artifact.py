@@ -19,7 +19,7 @@ from typing import Any
 
 from tilec.errors import TilecError
 
-SCHEMA = 1
+SCHEMA = 2
 ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i1": 1}
 
 
@@ -50,10 +50,24 @@ class State:
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """How a kernel copies tiles of its buffer argument number `argument`: boxes of `rows` x `columns` elements out of
+    `height` rows of `width` elements, swizzled by 128 bytes; what lies outside reads as zero."""
+
+    argument: int
+    dtype: str
+    width: int
+    height: int
+    columns: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A kernel's code file, and on a GPU its launch shape: `grid` is (x, y, z) as expressions, `block` threads.
 
-    A `dependent` kernel may start before its predecessor has ended.
+    A `dependent` kernel may start before its predecessor has ended. Its arguments are the buffers, the table of symbols
+    and the tensor maps.
     """
 
     file: str
@@ -61,6 +75,7 @@ class Kernel:
     block: int = 1
     shared_bytes: int = 0
     dependent: bool = False
+    tensor_maps: list[TensorMap] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -180,5 +195,6 @@ def _manifest(data: dict[str, Any]) -> Manifest:
         symbols={n: (int(r[0]), int(r[1])) for n, r in data["symbols"].items()},
         weights={n: Weight(**w) for n, w in data["weights"].items()},
         states={n: State(**s) for n, s in data["states"].items()},
-        kernels={n: Kernel(**k) for n, k in data["kernels"].items()},
+        kernels={n: Kernel(**{**k, "tensor_maps": [TensorMap(**m) for m in k["tensor_maps"]]})
+                 for n, k in data["kernels"].items()},
         entries=entries, model=dict(data["model"]))

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from tilec.errors import TargetError
-from tilec.runtime.artifact import Artifact, Entry
+from tilec.runtime.artifact import Artifact, Entry, TensorMap
 from tilec.runtime.expressions import evaluate
 from tilec.runtime.weights import NUMPY
 
+TENSOR_TYPES = {"bf16": "BFLOAT16", "f16": "FLOAT16", "f32": "FLOAT32"}
 ARCHITECTURES = {(8, 0): "sm_80", (8, 6): "sm_86", (8, 9): "sm_89", (9, 0): "sm_90a", (10, 0): "sm_100a", (12, 0): "sm_120a"}
 
 
@@ -82,7 +83,7 @@ class _Prepared:
     memory: list[int]  # device address of every buffer
     functions: list[Any]
     parameters: list[np.ndarray]  # per launch: addresses of the argument values
-    values: list[np.ndarray]  # kept alive: the argument values
+    values: list[Any]  # kept alive: the argument values
     graph: Any = None
     holds: tuple[dict[str, bytes], dict[str, int]] | None = None  # arguments and symbols now on the device
 
@@ -121,6 +122,9 @@ class CudaProgram:
         for name, kernel in self.manifest.kernels.items():
             module = _check(self._d.cuModuleLoadData(artifact.files[kernel.file] + b"\0"))
             functions[name] = _check(self._d.cuModuleGetFunction(module, name.encode()))
+            if kernel.shared_bytes:
+                limit = self._d.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                _check(self._d.cuFuncSetAttribute(functions[name], limit, kernel.shared_bytes))
         return functions
 
     def _allocate(self, size: int, zero: bool = False) -> int:
@@ -146,9 +150,29 @@ class CudaProgram:
                 memory.append(self._arena + buffer.offset)
             else:
                 memory.append(self._allocate(buffer.bytes))
-        values = [np.array([*(memory[b] for b in used), self._symbols], np.uint64) for _, used in entry.launches]
-        parameters = [v.ctypes.data + 8 * np.arange(len(v), dtype=np.uint64) for v in values]
+        values, parameters = [], []
+        for name, used in entry.launches:
+            pointers = np.array([*(memory[b] for b in used), self._symbols], np.uint64)
+            places = [pointers.ctypes.data + 8 * i for i in range(len(pointers))]
+            for described in self.manifest.kernels[name].tensor_maps:
+                encoded = self._tensor_map(described, memory[used[described.argument]])
+                values.append(encoded)
+                places.append(int(encoded.getPtr()))
+            values.append(pointers)
+            parameters.append(np.array(places, np.uint64))
         return _Prepared(entry, memory, [self._functions[k] for k, _ in entry.launches], parameters, values)
+
+    def _tensor_map(self, described: TensorMap, address: int) -> Any:
+        """The driver's form of a tensor map."""
+        d = self._d
+        kind = getattr(d.CUtensorMapDataType, "CU_TENSOR_MAP_DATA_TYPE_" + TENSOR_TYPES[described.dtype])
+        row = described.width * NUMPY[described.dtype].itemsize
+        return _check(d.cuTensorMapEncodeTiled(
+            kind, 2, address, [d.cuuint64_t(described.width), d.cuuint64_t(described.height)], [d.cuuint64_t(row)],
+            [d.cuuint32_t(described.columns), d.cuuint32_t(described.rows)], [d.cuuint32_t(1), d.cuuint32_t(1)],
+            d.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE, d.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+            d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            d.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE))
 
     # Running ------------------------------------------------------------------------------------------------------
 

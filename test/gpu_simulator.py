@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilec.runtime.artifact import Artifact, Buffer
+from tilec.runtime.artifact import Artifact, Buffer, Kernel
 from tilec.runtime.expressions import evaluate
 from tilec.runtime.weights import NUMPY
 
-from .ptx import Memory, Module, parse
+from .ptx import Memory, Module, TensorMap, parse
 
 
 class SimulatedGpu:
@@ -57,7 +57,8 @@ class SimulatedGpu:
                     grid=grid,
                     block=(kernel.block, 1, 1),
                     memory=self.memory,
-                    args=[*(places[b] for b in used), table],
+                    args=[*(places[b] for b in used), table, *self._tensor_maps(kernel, [places[b] for b in used])],
+                    shared_bytes=kernel.shared_bytes,
                     pending=[(places[b], plan.buffers[b].bytes) for b in written] if kernel.dependent else [],
                 )
                 self.launches += 1
@@ -81,6 +82,20 @@ class SimulatedGpu:
             poisoned[self._region(buffer, symbols)] = arguments[buffer.label]
             return self._upload(poisoned)
         return self._allocate(buffer.bytes)
+
+    @staticmethod
+    def _tensor_maps(kernel: Kernel, places: list[int]) -> list[TensorMap]:
+        return [
+            TensorMap(
+                places[m.argument],
+                m.dtype,
+                (m.width, m.height),
+                (m.width * NUMPY[m.dtype].itemsize,),
+                (m.columns, m.rows),
+                128,
+            )
+            for m in kernel.tensor_maps
+        ]
 
     def _allocate(self, size: int) -> int:
         """Poisoned memory, in multiples of 16 bytes: up to there LLVM may read past the end of what it knows is aligned."""

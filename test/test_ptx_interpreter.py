@@ -20,6 +20,7 @@ from mlir.passmanager import PassManager
 
 from tilec.frontend.config import ModelConfig
 from tilec.model_compiler import compile_model
+from tilec.runtime import expressions
 
 from .ptx import Fault, Memory, Module, Unsupported, bf16_to_f32, f32_to_bf16, parse
 
@@ -1410,11 +1411,11 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
 
 
 def attention(dtype: str, context: int, head_dim: int, heads: int = 4) -> tuple[str, str, int]:
-    """The text and name of the compiler's attention at decode, and its blocks: a cluster for each of two key heads."""
+    """The text and name of the compiler's attention at decode, and its blocks: a cluster for some query heads each."""
     config = ModelConfig(96, 64, 96, 2, heads, 2, head_dim, 1e-5, 1e4, context, True)
     artifact = compile_model(config, "sm_90a", dtype, context)
     (name,) = [each for each in artifact.manifest.kernels if each.startswith("decode_layer_attention")]
-    return artifact.files[f"{name}.ptx"].decode(), name, 2 * 8
+    return artifact.files[f"{name}.ptx"].decode(), name, expressions.evaluate(artifact.manifest.kernels[name].grid[0], {})
 
 
 def attend(text: str, name: str, grid: int, dtype: str, context: int, head_dim: int, length: int) -> tuple[Array, Array]:
@@ -1456,12 +1457,15 @@ def test_attention_over_a_cluster_is_that_of_numpy(dtype: str, context: int, hea
 
 def test_every_cluster_barrier_of_the_compilers_attention_is_needed() -> None:
     text, name, grid = attention("f32", 64, 16)
-    meet = re.compile(r"\tbarrier\.cluster\.arrive\.aligned;\s*barrier\.cluster\.wait\.aligned;\n")
-    places = [match.span() for match in meet.finditer(text)]
-    assert len(places) >= 2
-    for start, end in places:
+    arrive, wait = "\tbarrier.cluster.arrive.aligned;\n", "\tbarrier.cluster.wait.aligned;\n"
+    assert text.count(arrive) == text.count(wait) == 2  # before others' memory is read, and before a block leaves
+    for number in (0, 1):
+        left = text
+        for line in (arrive, wait):
+            parts = left.split(line)
+            left = line.join(parts[: number + 1]) + line.join(parts[number + 1 :])
         with pytest.raises(Fault, match=r"data race|never written|has exited|this block exits|may not have started"):
-            attend(text[:start] + text[end:], name, grid, "f32", 64, 16, 33)
+            attend(left, name, grid, "f32", 64, 16, 33)
 
 
 def test_the_choice_of_a_token_by_a_cluster_is_the_first_of_the_largest() -> None:

@@ -41,7 +41,7 @@ class DependentLaunch(Pass):
 
 def _insert(function: ir.OpView, prefetch: bool) -> None:
     block = body_of(function)
-    table = list(block.arguments)[-1]
+    table = block.arguments[len(ir.ArrayAttr(function.attributes["tile.arguments"]))]
     with function.operation.location:
         with ir.InsertionPoint.at_block_begin(block):
             kernel.LaunchDependents()
@@ -72,7 +72,7 @@ def _is_constant_load(op: ir.OpView, table: ir.Value) -> bool:
 def _touches_written_memory(op: ir.OpView, table: ir.Value) -> bool:
     if len(op.operation.regions):
         return any(_touches_written_memory(o, table) for r in op.operation.regions for b in r.blocks for o in b.operations)
-    return isinstance(op, kernel.LoadGlobal | kernel.StoreGlobal) and not _is_constant_load(op, table)
+    return isinstance(op, kernel.LoadGlobal | kernel.StoreGlobal | kernel.TmaLoad) and not _is_constant_load(op, table)
 
 
 def _hoist_weights(block: ir.Block, wait: ir.OpView, table: ir.Value, known: set[ir.Value]) -> None:

@@ -18,6 +18,7 @@ from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, fresh_name, functions
 
 GRID, BLOCK, ROLES, RESIDENT = "kernel.grid", "kernel.block", "tile.arguments", "kernel.resident"
+MAPS = "kernel.tensor_maps"
 BINDING, RESULTS = "tile.binding", "tile.results"
 
 
@@ -103,9 +104,12 @@ class _Merger:
         with calls[0].operation.location:
             self._declare(name, calls, kernels, declared)
             with ir.InsertionPoint(self.module.regions[0].blocks[0]):
-                types = [t.type for k in kernels for t in list(body_of(k).arguments)[:-1]]
-                table = list(body_of(kernels[0]).arguments)[-1].type
-                function = func.FuncOp(name, ([*types, table], []))
+                types = [t.type for k in kernels for t in _buffers(k)]
+                maps = [t.type for k in kernels for t in _maps(k)]
+                table = body_of(kernels[0]).arguments[len(_buffers(kernels[0]))].type
+                function = func.FuncOp(name, ([*types, table, *maps], []))
+            if maps:
+                function.attributes[MAPS] = _merged_maps(kernels)
             function.attributes[BLOCK] = kernels[0].attributes[BLOCK]
             residents = [ir.IntegerAttr(k.attributes[RESIDENT]).value for k in kernels if RESIDENT in k.attributes]
             if residents:
@@ -118,7 +122,8 @@ class _Merger:
                 ir.AffineMapAttr.get(m) for m in (make_map(0, len(self.symbols), [total]), none, none)])
             block = function.add_entry_block()
             with ir.InsertionPoint(block):
-                self._body(list(block.arguments), kernels, counts)
+                buffers, (table, *others) = list(block.arguments)[:len(types)], list(block.arguments)[len(types):]
+                self._body(buffers, table, others, kernels, counts)
                 func.ReturnOp([])
         return name
 
@@ -147,29 +152,32 @@ class _Merger:
         function.attributes[BINDING] = ir.DenseI64ArrayAttr.get(binding)
         function.attributes[RESULTS] = ir.DenseI64ArrayAttr.get(results)
 
-    def _body(self, arguments: list[ir.Value], kernels: list[ir.OpView], counts: list[Linear]) -> None:
-        table = arguments[-1]
+    def _body(self, buffers: list[ir.Value], table: ir.Value, maps: list[ir.Value], kernels: list[ir.OpView],
+              counts: list[Linear]) -> None:
         block = kernel.BlockId(dimension=kernel.Dimension.X, result=ir.IndexType.get()).result
         values = [self._symbol(table, i) for i in range(len(self.symbols))] if any(not c.is_constant for c in counts) or \
             any(not f.is_constant for k in kernels for f in _factors(k)) else []
-        self._sections(kernels, counts, arguments[:-1], table, block, linear(0), values, 0)
+        own = []
+        for k in kernels:
+            own.append([*buffers[:len(_buffers(k))], table, *maps[:len(_maps(k))]])
+            buffers, maps = buffers[len(_buffers(k)):], maps[len(_maps(k)):]
+        self._sections(kernels, counts, own, block, linear(0), values, 0)
 
-    def _sections(self, kernels: list[ir.OpView], counts: list[Linear], arguments: list[ir.Value], table: ir.Value,
-                  block: ir.Value, start: Linear, values: list[ir.Value], number: int) -> None:
+    def _sections(self, kernels: list[ir.OpView], counts: list[Linear], arguments: list[list[ir.Value]], block: ir.Value,
+                  start: Linear, values: list[ir.Value], number: int) -> None:
         """The first kernel for the blocks up to its count, the others for the rest."""
-        width = len(body_of(kernels[0]).arguments) - 1
         local = block if start == linear(0) else arith.subi(block, self._value(start, values))
         if len(kernels) == 1:
-            self._inline(kernels[0], arguments, table, local, values, number)
+            self._inline(kernels[0], arguments[0], local, values, number)
             return
         end = start + counts[0]
         inside = arith.cmpi(arith.CmpIPredicate.ult, block, self._value(end, values))
         branch = scf.IfOp(inside, has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            self._inline(kernels[0], arguments[:width], table, local, values, number)
+            self._inline(kernels[0], arguments[0], local, values, number)
             scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
-            self._sections(kernels[1:], counts[1:], arguments[width:], table, block, end, values, number + 1)
+            self._sections(kernels[1:], counts[1:], arguments[1:], block, end, values, number + 1)
             scf.YieldOp([])
 
     def _symbol(self, table: ir.Value, i: int) -> ir.Value:
@@ -183,12 +191,11 @@ class _Merger:
             return arith.constant(ir.IndexType.get(), expr.constant)
         return affine.apply(make_map(0, len(self.symbols), [expr]), symbols)
 
-    def _inline(self, source: ir.OpView, own: list[ir.Value], table: ir.Value, local: ir.Value, symbols: list[ir.Value],
-                number: int) -> None:
+    def _inline(self, source: ir.OpView, own: list[ir.Value], local: ir.Value, symbols: list[ir.Value], number: int) -> None:
         """Moves a copy of a kernel's body to the insertion point, with its block coordinates taken from `local`."""
         copy = source.operation.clone()
         body = copy.regions[0].blocks[0]
-        for old, new in zip(body.arguments, [*own, table], strict=True):
+        for old, new in zip(body.arguments, own, strict=True):
             old.replace_all_uses_with(new)
         sizes = [self._product(factors, symbols) for factors in _grid(source)]
         coordinates: dict[kernel.Dimension, ir.Value] = {}
@@ -230,6 +237,26 @@ class _Merger:
         for function in list(self.module.regions[0].blocks[0].operations):
             if function.operation.name == "func.func" and ir.StringAttr(function.attributes["sym_name"]).value not in used:
                 function.operation.erase()
+
+
+def _buffers(k: ir.OpView) -> list[ir.Value]:
+    return list(body_of(k).arguments)[:len(ir.ArrayAttr(k.attributes[ROLES]))]
+
+
+def _maps(k: ir.OpView) -> list[ir.Value]:
+    return list(body_of(k).arguments)[len(_buffers(k)) + 1:]
+
+
+def _merged_maps(kernels: list[ir.OpView]) -> ir.Attribute:
+    """All tensor maps, the numbers of their buffers moved to where these are now."""
+    merged, before = [], 0
+    for k in kernels:
+        for described in ir.ArrayAttr(k.attributes[MAPS]) if MAPS in k.attributes else []:
+            fields = {n.name: n.attr for n in ir.DictAttr(described)}
+            number = ir.IntegerAttr(fields["argument"])
+            merged.append(ir.DictAttr.get({**fields, "argument": ir.IntegerAttr.get(number.type, number.value + before)}))
+        before += len(_buffers(k))
+    return ir.ArrayAttr.get(merged)
 
 
 def _rewrite(copy: ir.Operation, coordinates: dict, number: int, block: ir.Block) -> None:

@@ -16,13 +16,13 @@ one of these rules makes it a root of its own:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from mlir import ir
 
 from tilec.dialects import primop
-from tilec.dialects.index_expr import Dim, Linear, dim, linear, map_results, substitute
+from tilec.dialects.index_expr import Atom, Dim, Linear, Ranges, Symbol, dim, linear, map_results, range_of, substitute
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, erase, extents_of, fresh_name, functions, outline, scope_name
 
@@ -45,16 +45,51 @@ def is_contraction(op: ir.OpView) -> bool:
 
 
 def is_pointwise_use(op: ir.OpView, operand: int) -> bool:
-    """Whether each element of the operand is used once: the view is a permutation, up to extents of 1."""
+    """Whether each element of the operand is used once: the view permutes, reshapes or reverses all of it."""
     if isinstance(op, primop.Gather | primop.Scatter) and operand == 0:
         return False
     if op.bounds is not None and op.bounds[operand].results:
         return False
-    results = map_results(op.maps[operand])
-    dims = [e for e in results if not e.is_constant]
-    live = {Dim(i) for i, e in enumerate(primop.space_of(op)) if e != linear(1)}
-    return all(e == dim(i) for e in dims for i in _only_dim(e)) and len(set(dims)) == len(dims) and \
-        live <= set().union(*(e.atoms() for e in dims), set())
+    return is_bijection(map_results(op.maps[operand]), primop.space_of(op), extents_of(op.operands[operand]))
+
+
+def is_bijection(view: Sequence[Linear], space: Sequence[Linear], extents: Sequence[Linear]) -> bool:
+    """Whether a view maps a space one to one onto indices below `extents`: its row-major offset counts through the space."""
+    if any(not e.is_constant for e in extents[1:]):
+        live = {dim(d) for d, e in enumerate(space) if e != linear(1)}
+        return {e for e in view if not e.is_constant} == live and sum(not e.is_constant for e in view) == len(live)
+    view = [substitute(e, {Dim(d): Linear() for d, n in enumerate(space) if n == linear(1)}) for e in view]
+    offset, size = Linear(), 1
+    for e, extent in zip(reversed(view), reversed(extents), strict=True):
+        offset, size = offset + e * size, size * extent.constant if extent.is_constant else size
+    offset = unflipped(offset, constant_ranges(space))[0]
+    left, step = {d: e for d, e in enumerate(space) if e != linear(1)}, 1
+    while left:
+        fastest = next((d for d in left if offset.coefficient(Dim(d)) == step), None)
+        if fastest is None:
+            return False
+        offset = offset - dim(fastest) * step
+        extent = left.pop(fastest)
+        if not extent.is_constant:
+            return not left and offset == linear(0) and extents[0] == extent
+        step *= extent.constant
+    return offset == linear(0) and all(e.is_constant for e in extents) and step == size
+
+
+def constant_ranges(space: Sequence[Linear]) -> Ranges:
+    """The ranges of a space's dimensions, those of a known extent."""
+    return {Dim(d): (0, e.constant - 1) for d, e in enumerate(space) if e.is_constant}
+
+
+def unflipped(expr: Linear, ranges: Ranges) -> tuple[Linear, frozenset[Atom]]:
+    """An expression with c - d replaced by d wherever d runs from 0 to c, and the atoms that were reversed."""
+    reversed_atoms = set()
+    for atom, c in expr.terms:
+        bounds = range_of(Linear(0, ((atom, 1),)), ranges)
+        if c < 0 and bounds is not None and bounds[0] == 0:
+            expr = expr + Linear(0, ((atom, -2 * c),)) + c * bounds[1]
+            reversed_atoms.add(atom)
+    return Linear.of(expr.constant, dict(expr.terms)), frozenset(reversed_atoms)
 
 
 def _only_dim(e: Linear) -> list[int]:
@@ -172,8 +207,9 @@ def _is_root(ops: list[ir.OpView], facts: list[_Facts], i: int, uses: list[tuple
         if len(groups) > 1 or any(bodies) or any(i not in facts[u].contractions for u, _ in uses) or \
                 not _reaches_root(ops, facts, i, groups):
             return True
-        fact.rows = _broadcast_back(ops, facts, i, next(iter(groups)))
-        return fact.rows != _live(ops[next(iter(groups))]) or not _same_rows(facts, fact, groups)
+        root = next(iter(groups))
+        fact.rows = _live(ops[root])
+        return not _is_accumulator(ops, facts, i, root) or not _same_rows(facts, fact, groups)
     if fact.contractions and any(bodies):  # rule 3
         return True
     if isinstance(op, REDUCTIONS):  # rule 4
@@ -216,8 +252,40 @@ def _reaches_root(ops: list[ir.OpView], facts: list[_Facts], contraction: int, g
     return contraction in facts[root].contractions
 
 
+def _is_accumulator(ops: list[ir.OpView], facts: list[_Facts], contraction: int, root: int) -> bool:
+    """Whether a kernel reads a contraction's result at one place for every element of its root, or at its mirror images."""
+    extents = _root_extents(ops[root])
+    views = _views(ops, facts, contraction, root)
+    same = {tuple(unflipped(e, constant_ranges(extents))[0] for e in view) for view in views}
+    return len(same) == 1 and is_bijection(next(iter(same)), extents, extents_of(ops[contraction].result)) and \
+        (len(views) == 1 or splits_of(views) is not None)
+
+
+def splits_of(views: Collection[Sequence[Linear]]) -> dict[int, int] | None:
+    """The dimensions that views take apart, d floordiv c and d mod c, with their c; None where it is not as simple as that."""
+    splits: dict[int, int] = {}
+    for atom in {a for view in views for e in view for a, _ in e.terms if not isinstance(a, Dim | Symbol)}:
+        inside = atom.numerator.terms[0][0] if len(atom.numerator.terms) == 1 else None
+        if not isinstance(inside, Dim) or atom.numerator != dim(inside.position):
+            return None
+        if splits.setdefault(inside.position, atom.divisor) != atom.divisor:
+            return None
+    return splits
+
+
 def _broadcast_back(ops: list[ir.OpView], facts: list[_Facts], reduction: int, root: int) -> frozenset[int] | None:
     """The whole dimensions of its root along which a kernel reads a reduction's result, None if it reads it otherwise."""
+    top, views = ops[root], _views(ops, facts, reduction, root)
+    rank = len(_root_extents(top))
+    if len(views) != 1:
+        return None
+    view = [e for e in next(iter(views)) if not e.is_constant]
+    whole = all(len(e.terms) == 1 and e == dim(*_only_dim(e)) and _only_dim(e)[0] < rank for e in view)
+    return frozenset(_only_dim(e)[0] for e in view) & _live(top) if whole and len(set(view)) == len(view) else None
+
+
+def _views(ops: list[ir.OpView], facts: list[_Facts], reduction: int, root: int) -> set[tuple[Linear, ...]]:
+    """Where a kernel reads a reduction's result, in terms of its root's dimensions."""
     number = {result: i for i, o in enumerate(ops) for result in o.results}
     views: set[tuple[Linear, ...]] = set()
 
@@ -244,15 +312,8 @@ def _broadcast_back(ops: list[ir.OpView], facts: list[_Facts], reduction: int, r
                 return False
         return True
 
-    top = ops[root]
-    extents = _root_extents(top)
-    rank = len(extents)
-    walk(root, whole_index(extents), False)
-    if len(views) != 1:
-        return None
-    view = [e for e in next(iter(views)) if not e.is_constant]
-    whole = all(len(e.terms) == 1 and e == dim(*_only_dim(e)) and _only_dim(e)[0] < rank for e in view)
-    return frozenset(_only_dim(e)[0] for e in view) & _live(top) if whole and len(set(view)) == len(view) else None
+    walk(root, whole_index(_root_extents(ops[root])), False)
+    return views
 
 
 def _slice(ops: list[ir.OpView], number: dict[ir.Value, int], roots: set[int], root: int) -> list[ir.OpView]:

@@ -1,10 +1,12 @@
 """What a fused kernel looks like as loops, read off its views: axes, which of them the grid splits, and its stages.
 
-The root's dimensions become the first axes. A reduction whose result is broadcast back over a root dimension makes that
-dimension `inner`: one program walks it, first to reduce, then to produce the root. All other root dimensions are split
-over the grid. Reduced dimensions use an inner axis of the same extent where there is one, and axes of their own
-otherwise. Reductions that do not need each other and walk the same axes share a stage, one loop. A reduction that is
-evaluated for every element that another one reads is nested: it has no stage, and its loop lies inside the other's.
+The root's dimensions become the first axes; one that the view of a contraction takes apart, d floordiv c and d mod c,
+becomes two. An axis along which a contraction's result is read in both directions is `mirrored`: one thread holds all of
+it. A reduction whose result is broadcast back over a root dimension makes that dimension `inner`: one program walks it,
+first to reduce, then to produce the root. All other root dimensions are split over the grid. Reduced dimensions use an
+inner axis of the same extent where there is one, and axes of their own otherwise. Reductions that do not need each other
+and walk the same axes share a stage, one loop. A reduction that is evaluated for every element that another one reads is
+nested: it has no stage, and its loop lies inside the other's.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from mlir import ir
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Atom, Dim, Linear, Ranges, Symbol, dim, linear, map_results, range_of, substitute
 from tilec.pipelines.passes import PassFailure
-from tilec.pipelines.primop.fuse import ONLINE, REDUCTIONS, is_contraction, whole_index
+from tilec.pipelines.primop.fuse import ONLINE, REDUCTIONS, constant_ranges, is_contraction, splits_of, unflipped, whole_index
 from tilec.pipelines.primop.outline import body_of, extents_of
 
 Index = tuple[Linear, ...]
@@ -59,17 +61,14 @@ class Structure:
     symbols: dict[str, tuple[int, int]]
     accesses: list[Access] = field(default_factory=list)
     nested: dict[ir.OpView, tuple[int, ...]] = field(default_factory=dict)  # reductions inside others, and their axes
+    views: dict[ir.OpView, Index] = field(default_factory=dict)  # where each reduction's result is read, unflipped
+    mirrored: frozenset[int] = frozenset()
     online: bool = False  # the one stage is a maximum and sums that use it, in one loop (see online_reductions.py)
 
     @property
     def ranges(self) -> Ranges:
         """Ranges of the symbols and of the axes."""
-        ranges: dict[Atom, tuple[int, int]] = {Symbol(i): r for i, r in enumerate(self.symbols.values())}
-        for axis, extent in enumerate(self.extents):
-            bounds = range_of(extent, ranges)
-            if bounds:
-                ranges[Dim(axis)] = (0, max(bounds[1] - 1, 0))
-        return ranges
+        return _ranges(self.symbols, self.extents)
 
     def reduction(self, op: ir.OpView) -> Reduction | None:
         return next((r for stage in self.stages for r in stage if r.op == op), None)
@@ -126,11 +125,19 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
         extents = list(primop.space_of(root))
     else:
         extents = list(primop.space_of(root))
+    root_point, extents = _axes_of_root(root, extents, symbols)
     rank = len(extents)
+    ranges = _ranges(symbols, extents)
     found: dict[ir.OpView, Index] = {}
     order: list[ir.OpView] = []
     names: list[tuple[Linear, int]] = []
-    _collect(root, whole_index(extents), found, order, names)
+    mirrored: set[int] = set()
+    for op, views in _collect(root, root_point, ranges, order, names).items():
+        flips = [[unflipped(e, constant_ranges(extents)) for e in view] for view in views]
+        if len({tuple(e for e, _ in view) for view in flips}) > 1:
+            raise PassFailure("a reduction is read through two different views in one kernel", op.operation.location)
+        found[op] = tuple(e for e, _ in flips[0])
+        mirrored |= {a.position for view in flips for _, atoms in view for a in atoms if isinstance(a, Dim)}
     top = [op for op in order if not _inside_another(found[op])]
     grid = set(range(rank))
     for op in top:
@@ -159,8 +166,8 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
             nested[op] = tuple(own)
     chain = [op for op in top if ONLINE in op.operation.attributes]
     stages = [[reductions[op] for op in chain]] if chain else _stages(top, reductions)
-    structure = Structure(function, root, extents, sorted(grid), inner, stages, tuple(dim(d) for d in range(rank)), symbols,
-                          nested=nested, online=bool(chain))
+    structure = Structure(function, root, extents, sorted(grid), inner, stages, root_point, symbols, nested=nested, views=found,
+                          mirrored=frozenset(mirrored), online=bool(chain))
     if chain and (len(chain) != len(top) or not isinstance(chain[0], primop.Max)):
         raise PassFailure("an online chain shares its kernel with other reductions", root.operation.location)
     if not structure.extents:
@@ -187,25 +194,57 @@ def _inside_another(index: Index) -> bool:
     return any(isinstance(a, Dim) and a.position >= TEMPORARY for e in index for a in e.atoms())
 
 
-def _collect(op: ir.OpView, index: Index, found: dict[ir.OpView, Index], order: list[ir.OpView],
-             names: list[tuple[Linear, int]]) -> None:
-    """Finds the reductions below `op`, each after those that it needs, and where their results are read."""
-    if isinstance(op, REDUCTIONS):
-        if op in found:
-            if found[op] != index:
-                raise PassFailure("a reduction is read through two different views in one kernel", op.operation.location)
-            return
-        found[op] = index
-        parallel, reduced = iter(index), iter(_names_of(op, names))
-        point = tuple(dim(next(reduced)) if d in list(op.dims) else next(parallel) for d in range(len(primop.space_of(op))))
-    else:
+def _ranges(symbols: dict[str, tuple[int, int]], extents: Sequence[Linear]) -> Ranges:
+    ranges: dict[Atom, tuple[int, int]] = {Symbol(i): r for i, r in enumerate(symbols.values())}
+    for axis, extent in enumerate(extents):
+        bounds = range_of(extent, ranges)
+        if bounds:
+            ranges[Dim(axis)] = (0, max(bounds[1] - 1, 0))
+    return ranges
+
+
+def _axes_of_root(root: ir.OpView, extents: list[Linear], symbols: dict[str, tuple[int, int]]) -> tuple[Index, list[Linear]]:
+    """The root's dimensions in terms of axes, and the extents of these: a dimension that views take apart has two."""
+    views = _collect(root, whole_index(extents), _ranges(symbols, extents), [], [])
+    splits = next((s for v in views.values() if len(v) > 1 and (s := splits_of(v)) is not None), {})
+    point, axes = [], list[Linear]()
+    for d, extent in enumerate(extents):
+        if d in splits and extent.is_constant and extent.constant % splits[d] == 0:
+            point.append(dim(len(axes)) * splits[d] + dim(len(axes) + 1))
+            axes += [linear(extent.constant // splits[d]), linear(splits[d])]
+        else:
+            point.append(Linear() if extent == linear(1) else dim(len(axes)))
+            axes.append(extent)
+    return tuple(point), axes
+
+
+def _collect(root: ir.OpView, index: Index, ranges: Ranges, order: list[ir.OpView],
+             names: list[tuple[Linear, int]]) -> dict[ir.OpView, list[Index]]:
+    """All views of the reductions below the root. `order` gets them, each after those that it needs."""
+    found: dict[ir.OpView, list[Index]] = {}
+    constant = {atom: bounds for atom, bounds in ranges.items() if isinstance(atom, Dim)}
+
+    def walk(op: ir.OpView, index: Index) -> None:
         point = index
-    for k, operand in enumerate(op.operands):
-        inner = defining_op(operand)
-        if inner is not None and not isinstance(inner, primop.Constant | primop.Iota):
-            _collect(inner, operand_index(op, k, point), found, order, names)
-    if isinstance(op, REDUCTIONS) and op not in order:
-        order.append(op)
+        if isinstance(op, REDUCTIONS):
+            views = found.setdefault(op, [])
+            if index in views:
+                return
+            views.append(index)
+            if len(views) > 1:
+                return
+            parallel, reduced = iter([unflipped(e, constant)[0] for e in index]), iter(_names_of(op, names))
+            point = tuple(dim(next(reduced)) if d in list(op.dims) else next(parallel)
+                          for d in range(len(primop.space_of(op))))
+        for k, operand in enumerate(op.operands):
+            inner = defining_op(operand)
+            if inner is not None and not isinstance(inner, primop.Constant | primop.Iota):
+                walk(inner, operand_index(op, k, point, ranges))
+        if isinstance(op, REDUCTIONS) and op not in order:
+            order.append(op)
+
+    walk(root, index)
+    return found
 
 
 def _needs(op: ir.OpView, other: ir.OpView) -> bool:

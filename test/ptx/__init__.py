@@ -6,7 +6,7 @@
     module.kernel("scale").launch(grid=n // 128, block=128, args=[x, y, 2.0], memory=memory)
     result = memory.read(y, n, "f4")
 
-Asynchronous copies land as late as they may, memory and registers start out as poison, and races, divergence and stray
+What is asynchronous happens as late as it may, memory and registers start out as poison, and races, divergence and stray
 accesses are `Fault`s that name the place. `Unsupported` means that the kernel uses something that is not modelled.
 """
 
@@ -15,5 +15,7 @@ from .faults import Fault, Unsupported
 from .formats import bf16_to_f32, f32_to_bf16
 from .machine import Kernel, Module, Report, parse
 from .memory import Memory
+from .tensor_map import TensorMap
 
-__all__ = ["Fault", "Kernel", "Memory", "Module", "Report", "Unsupported", "bf16_to_f32", "f32_to_bf16", "parse"]
+__all__ = ["Fault", "Kernel", "Memory", "Module", "Report", "TensorMap", "Unsupported"]
+__all__ += ["bf16_to_f32", "f32_to_bf16", "parse"]

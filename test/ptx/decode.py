@@ -7,7 +7,7 @@ on, or where its lanes go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ import numpy as np
 from .faults import Unsupported
 from .formats import STORAGE, TYPES, Array, Type
 from .lanes import Lanes
-from .parser import Address, Function, Immediate, Name, Not, Operand, Register, Statement, Variable, Vector
+from .parser import Address, Function, Immediate, Name, Not, Operand, Pair, Register, Statement, Variable, Vector
 from .special import SPECIAL
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Step:
     run: Run
     guard: Read | None
     statement: Statement
+    touches: Array | None = None  # the numbers of the wgmma registers that it reads or writes, unless it is a wgmma
 
 
 class Program:
@@ -60,12 +61,18 @@ class Program:
         self.slots: dict[object, int] = {}
         self.variables: dict[Variable, None] = {}  # in order of first use
         self.grains = {"shared": 16, "global": 32}
+        self.fragments: dict[int, int] = {}  # slots that wgmma uses, numbered
+        self.asynchronous = False  # whether mbarrier, bulk copies or wgmma are used
         self.entries: dict[str, int] = {}
         self.steps: list[Step] = []
         self.called = [name]
         for each in self.called:  # grows while it runs
             self._function(functions[each])
         self._refuse_recursion(name, ())
+        for step in self.steps if self.fragments else ():
+            if not step.statement.opcode.startswith("wgmma.mma_async"):
+                used = {self.slots.get(each, -1) for each in registers(step.statement.operands)} & self.fragments.keys()
+                step.touches = np.array(sorted(self.fragments[slot] for slot in used)) if used else None
 
     def _function(self, function: Function) -> None:
         if function.refused:
@@ -261,10 +268,10 @@ class Decoder:
             return native
         return lambda batch, lanes, values: batch.assign(slot, lanes, encode(values))
 
-    def address(self, at: int) -> Read:
-        """Reads an `[address]` operand as int64, one entry for each of the lanes only."""
+    def address(self, at: int, rest: bool = False) -> Read:
+        """Reads an `[address]` operand as int64, one entry for each of the lanes only. `rest`: more may follow in it."""
         operand = self.operands[at]
-        if not isinstance(operand, Address) or operand.rest:
+        if not isinstance(operand, Address) or (operand.rest and not rest):
             raise Unsupported(f"operand {operand} where an address is needed")
         base, offset = operand.base, operand.offset
         wide = TYPES["u32"] if isinstance(base, Register) and base.width == 32 else TYPES["s64"]
@@ -279,6 +286,21 @@ class Decoder:
             return None
         variable = operand.base
         return Register(0, f"{variable.function}:{variable.name}+{operand.offset + extra}", width)
+
+
+def registers(operands: Iterable[Operand]) -> Iterator[Register]:
+    """Those that the operands name."""
+    for each in operands:
+        if isinstance(each, Register):
+            yield each
+        elif isinstance(each, Vector):
+            yield from registers(each.items)
+        elif isinstance(each, Address):
+            yield from registers((each.base, *each.rest))
+        elif isinstance(each, Not):
+            yield from registers((each.operand,))
+        elif isinstance(each, Pair):
+            yield from registers((each.first, each.second))
 
 
 def immediate(operand: Immediate, kind: Type) -> Array:

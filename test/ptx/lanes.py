@@ -10,7 +10,7 @@ from .formats import Array
 class Lanes:
     """An immutable set of lanes; sets that are equal are mostly one object, so that identity is a quick first test."""
 
-    __slots__ = ("_ballot", "_index", "_whole", "count", "full", "mask")
+    __slots__ = ("_ballot", "_index", "_warps", "_whole", "count", "full", "mask")
 
     def __init__(self, mask: Array) -> None:
         self.mask = mask
@@ -18,6 +18,7 @@ class Lanes:
         self.full = self.count == len(mask)
         self._index: slice | Array | None = None
         self._ballot: Array | None = None
+        self._warps: Array | None = None
         self._whole: dict[int, bool] = {}
 
     @property
@@ -30,6 +31,13 @@ class Lanes:
     @property
     def numbers(self) -> Array:
         return np.flatnonzero(self.mask)
+
+    @property
+    def warps(self) -> Array:
+        """The warps that have lanes here."""
+        if self._warps is None:
+            self._warps = np.flatnonzero(self.ballot)
+        return self._warps
 
     @property
     def ballot(self) -> Array:
@@ -46,6 +54,17 @@ class Lanes:
             counts = np.count_nonzero(self.mask.reshape(-1, width), axis=1)
             self._whole[width] = bool(np.all((counts == 0) | (counts == size)))
         return self._whole[width]
+
+
+class Issuer:
+    """One lane that touches many addresses at once, with as many entries where `Lanes` has one each."""
+
+    def __init__(self, lane: int, count: int) -> None:
+        self.numbers = np.full(count, lane)
+        self.index: slice | Array = self.numbers
+
+
+Actors = Lanes | Issuer
 
 
 class LaneSets:

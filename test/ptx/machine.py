@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .decode import Key, Program, Read
+from .decode import Key, Program, Read, Step
 from .faults import Fault
 from .formats import Array
 from .lanes import Lanes, LaneSets
 from .memory import LOCAL_BASE, LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, WINDOW, Memory, Range, Regions
 from .parser import Parser, Register, Variable
-from .spaces import ClusterShared, Global, Order, Shared, Space, local_space
+from .spaces import AGENTS, ClusterShared, Global, Order, Shared, Space, local_space
+from .tensor_map import TensorMap
 
 Dim = int | tuple[int, ...]
 PATIENCE = 2000  # groups chosen in a row with others ready, after which the others get turns: lets spin loops end
@@ -83,7 +84,8 @@ class Batch:
         self.addresses = launch.addresses
         self.size = blocks * launch.threads
         self.sets = LaneSets(self.size)
-        self.order: Order = Order(blocks, launch.threads, math.prod(launch.cluster))
+        agents = AGENTS if launch.program.asynchronous else 0
+        self.order: Order = Order(blocks, launch.threads, math.prod(launch.cluster), agents)
         self.thread: Array = self.order.thread
         self.turn: Array = first + self.order.block
         self.linear_block: Array = launch.linear_block(self.turn)
@@ -103,6 +105,10 @@ class Batch:
         self._states: dict[type, Any] = {}
         self._special: dict[str, Array] = {}
         self.on_exit: list[Callable[[], object]] = [lambda: self.cluster_shared.leave(self.exited)]
+        self.on_idle: list[Callable[[], bool]] = []  # nobody can go on: let something asynchronous happen, if it may
+        self.on_stuck: list[Callable[[], bool]] = []  # and nothing can happen: may somebody go on all the same?
+        self.explain: list[Callable[[], list[str]]] = []  # what those who are parked wait for
+        self.watch: Callable[[Step, Lanes], None] | None = None  # sees steps that touch registers of wgmma
         self.schedule(self.key, self.sets.of(~self.exited))
 
     def state(self, kind: type[State]) -> State:
@@ -239,8 +245,12 @@ class Batch:
             react()
 
     def run(self) -> None:
-        turn = 0
-        while self.ready:
+        turn = age = 0
+        while self.ready or (self.parked and any(react() for react in (*self.on_idle, *self.on_stuck))):
+            age += 1
+            if age % PATIENCE == 0:  # somebody may be spinning on memory
+                for react in self.on_idle:
+                    react()
             keys = sorted(self.ready) if len(self.ready) > 1 else list(self.ready)
             turn = turn + 1 if len(keys) > 1 else 0
             chosen = turn // 64 % len(keys) if turn > PATIENCE and turn % 64 == 0 else 0
@@ -268,6 +278,8 @@ class Batch:
                     if count < lanes.count:
                         active = self.sets.of(chosen)
                 if active.count:
+                    if step.touches is not None and self.watch is not None:
+                        self.watch(step, active)
                     outcome = step.run(self, active)
             except Fault as fault:
                 raise self._placed(fault, active) from None
@@ -292,8 +304,10 @@ class Batch:
             text = self.launch.program.steps[key[1]].statement.text
             places.append(f"{lanes.count} at `{text}`")
         first = self.launch.program.steps[self.key[1]].statement.opcode
-        kind = "divergent barrier" if first.startswith("bar") else "divergent warp instruction"
-        return Fault(f"deadlock, {kind}: these wait for threads that exited or wait elsewhere: {', '.join(places)}")
+        kinds = {"bar": "divergent barrier", "mba": "mbarrier"}
+        kind = kinds.get(first[:3], "divergent warp instruction")
+        reasons = "".join(f"; {reason}" for explain in self.explain for reason in explain())
+        return Fault(f"deadlock, {kind}: these wait for threads that exited or wait elsewhere: {', '.join(places)}{reasons}")
 
     def _placed(self, fault: Fault, lanes: Lanes) -> Fault:
         lane = fault.lane if fault.lane is not None else int(lanes.mask.argmax())
@@ -336,6 +350,8 @@ def _packed(parameter: Variable, value: object) -> bytes:
         data = value.tobytes()
     elif isinstance(value, bytes):
         data = value
+    elif isinstance(value, TensorMap):
+        data = value.pack()
     elif isinstance(value, int):
         data = (value & ((1 << 8 * parameter.size) - 1)).to_bytes(parameter.size, "little")
     elif isinstance(value, float) and parameter.size in (4, 8):
@@ -372,7 +388,7 @@ class Kernel:
         """Run to the end or to the first `Fault`.
 
         args: one for each parameter: int (a pointer, or any integer of the parameter's size), float (.f32, .f64), NumPy
-            scalar or array, or bytes.
+            scalar or array, bytes, or a TensorMap for 128 bytes.
         block: threads; by default the kernel's `.reqntid`.
         cluster: blocks; by default the kernel's `.reqnctapercluster`, or else 1. The blocks of a cluster run together.
         shared_bytes: of dynamic shared memory.

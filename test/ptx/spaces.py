@@ -14,13 +14,19 @@ import numpy as np
 
 from .faults import Fault
 from .formats import Array
-from .lanes import Lanes
+from .lanes import Actors, Lanes
 from .memory import BASE, LOCAL_BASE, POISON, SHARED_BASE, Memory, Range, Regions, spans, within
 
 Change = Callable[[Array, Array], Array]
-TIME = 15  # tokens: the time above these bits
-ATOMIC = 1 << 14
-IN_FLIGHT = 1 << 62
+TIME = 18  # tokens: the time above these bits
+ATOMIC = 1 << 17
+AGENTS, WARPGROUPS = 64, 8  # asynchronous agents of a block: first its warpgroups, for wgmma, then its mbarriers
+IN_FLIGHT, BULK, MBARRIER = (1 << 62) + np.arange(3)  # tokens of shared memory that nobody may touch
+UNTOUCHABLE = (
+    "cp.async in flight: the bytes are not there before its wait",
+    "bulk copy in flight: the bytes are not there before a wait on its mbarrier",
+    "here is an mbarrier, which only mbarrier instructions may touch before mbarrier.inval",
+)
 RANK = 24  # shared::cluster addresses: rank + 1 above these bits, 0 for the block itself; an address there below
 
 
@@ -37,17 +43,22 @@ class Access:
 class Order:
     """Happens-before within each cluster: a vector clock per warp, advanced by barriers (Lamport; FastTrack's epochs).
 
-    A token is time << 15 | atomic << 14 | `number` of the thread in its cluster (of one block, mostly). `known[w, u]` is
+    A token is time << 18 | atomic << 17 | `number` of the thread in its cluster (of one block, mostly). `known[w, u]` is
     the last time of warp u of the cluster that warp w is ordered after, `floor` a token below which a lane is ordered
-    after everything in its cluster.
+    after everything in its cluster. Asynchronous agents, `agents` to a block, have numbers and columns after the warps.
+    `private` is what a lane knows beyond its warp, because it waited alone.
     """
 
-    def __init__(self, blocks: int, threads: int, cluster: int = 1) -> None:
+    def __init__(self, blocks: int, threads: int, cluster: int = 1, agents: int = 0) -> None:
+        self.agents = agents
         self.threads, self.cluster, self.warps = threads, cluster, cluster * threads // 32
         lane = np.arange(blocks * threads)
         self.thread, self.warp, self.block = lane % threads, lane // 32, lane // threads
         self.number = lane % (cluster * threads)
-        self.known = np.zeros((len(lane) // 32, self.warps), np.int64)
+        self.known = np.zeros((len(lane) // 32, self.warps + cluster * agents), np.int64)
+        self.last = np.zeros((blocks // cluster, cluster * agents), np.int64)  # time of each agent that anybody can know
+        self.fenced = np.zeros(len(lane), np.int64)  # writes of a lane before this time are there for the async proxy
+        self.private: Array | None = None
         self.epoch = np.ones(len(lane) // 32, np.int64)
         self.now = 1
         self.stamp = (1 << TIME) | self.number
@@ -62,21 +73,26 @@ class Order:
         """All threads of the blocks in `lanes` have met."""
         warps = np.unique(self.warp[lanes.index]) if not lanes.full else np.arange(len(self.epoch))
         if self.cluster == 1:
-            self.known[warps] = self.epoch.reshape(-1, self.warps)[warps // self.warps]
+            self.known[warps, : self.warps] = self.epoch.reshape(-1, self.warps)[warps // self.warps]
+            self.known[warps, self.warps :] = self.last[warps // self.warps]
             self._advance(lanes.index)
             self.floor[lanes.index] = (self.now << TIME) - 1
             return
         each = self.threads // 32
         told = np.zeros_like(self.known)
         told[warps] = self.publish(warps)
-        told = told.reshape(-1, each, self.warps).max(axis=1)  # of each block
+        told = told.reshape(-1, each, told.shape[1]).max(axis=1)  # of each block
         self.known[warps] = np.maximum(self.known[warps], told[warps // each])
 
-    def publish(self, warps: Array) -> Array:
-        """What somebody who waits for one of these warps will be ordered after: a row for each."""
+    def publish(self, warps: Array, lanes: Array | None = None) -> Array:
+        """What somebody who waits for one of these warps (or these lanes of them) will be ordered after: a row for each."""
         told = self.known[warps]
         told[np.arange(len(warps)), warps % self.warps] = self.epoch[warps]
-        self._advance(np.flatnonzero(np.isin(self.warp, warps)))
+        mine = np.flatnonzero(np.isin(self.warp, warps))
+        if self.private is not None:
+            lanes = mine if lanes is None else lanes
+            np.maximum.at(told, np.searchsorted(warps, self.warp[lanes]), self.private[lanes])
+        self._advance(mine)
         return told
 
     def release(self, warps: Array) -> Array:
@@ -88,22 +104,74 @@ class Order:
         """`told`: one row for all of the warps, or for each."""
         self.known[warps] = np.maximum(self.known[warps], told)
 
+    def acquire_alone(self, lanes: Lanes, told: Array, gone: Array) -> None:
+        """These lanes are ordered after `told`, and their warps if no other lane is left of them (`gone`: exited)."""
+        partial: Any = (~lanes.mask & ~gone).reshape(-1, 32).any(axis=1)
+        self.acquire(whole := lanes.warps[~partial[lanes.warps]], told)
+        if len(whole) < len(lanes.warps):
+            if self.private is None:
+                self.private = np.zeros((len(self.warp), self.known.shape[1]), np.int64)
+            alone = lanes.numbers[partial[self.warp[lanes.index]]]
+            self.private[alone] = np.maximum(self.private[alone], told)
+
+    def knows(self, lanes: Lanes, told: Array) -> Array:
+        """Which of the lanes are ordered after `told` already."""
+        warp = self.warp[lanes.index]
+        known = self.known[warp]
+        if self.private is not None:
+            known = np.maximum(known, self.private[lanes.index])
+        behind = known < told
+        behind[np.arange(len(warp)), warp % self.warps] = False
+        return np.asarray(~behind.any(axis=1))
+
+    def proxy_fence(self, lanes: Lanes) -> None:
+        """What these lanes wrote so far, the async proxy may read."""
+        self._advance(lanes.index)
+        self.fenced[lanes.index] = self.now
+
+    def agent(self, block: int, which: int) -> int:
+        """The column of an asynchronous agent of a block."""
+        return self.warps + block % self.cluster * self.agents + which
+
+    def happen(self, column: int) -> int:
+        """A token for something that an agent does now."""
+        self.now += 1
+        return self.now << TIME | column << 5
+
+    def publish_agent(self, block: int, column: int, token: int) -> None:
+        """Somebody of the block is about to be ordered after this act of an agent."""
+        self.last[block // self.cluster, column - self.warps] = token >> TIME
+
     def raise_floor(self, lanes: Lanes) -> None:
         """Make use of the fact that these lanes may be ordered after everything that happened in their cluster."""
-        floor = (self.known.min(axis=1) + 1 << TIME) - 1
+        oldest = self.known[:, : self.warps].min(axis=1)
+        if self.agents:
+            known = self.known[:, self.warps :]
+            behind = known < np.repeat(self.last, self.warps, axis=0)
+            oldest = np.where(behind, known, oldest[:, None]).min(axis=1, initial=self.now)
+        floor = (oldest + 1 << TIME) - 1
         self.floor[lanes.index] = np.maximum(self.floor[lanes.index], floor[self.warp[lanes.index]])
 
     def warp_barrier(self, lanes: Lanes) -> None:
         warps = np.unique(self.warp[lanes.index])
         self.known[warps, warps % self.warps] = self.epoch[warps]
+        if self.private is not None:
+            self.acquire(warps, self.private.reshape(-1, 32, self.private.shape[1])[warps].max(axis=1))
         self._advance(lanes.index)
 
     def unordered(self, lane: Array, token: Array) -> Array:
         other = token & (ATOMIC - 1)
-        return (other != self.number[lane]) & (self.known[self.warp[lane], other >> 5] < token >> TIME)
+        known = self.known[self.warp[lane], other >> 5]
+        if self.private is not None:
+            known = np.maximum(known, self.private[lane, other >> 5])
+        return (other != self.number[lane]) & (known < token >> TIME)
 
     def naming(self, number: int) -> str:
         """Who in the cluster has this number."""
+        if number >= 32 * self.warps:
+            place, which = divmod(number // 32 - self.warps, self.agents)
+            home = f" the block of rank {place}" if self.cluster > 1 else " this block"
+            return f"wgmma of warpgroup {which} of{home}" if which < WARPGROUPS else f"a bulk copy to{home}"
         rank = f" of the block of rank {number // self.threads}" if self.cluster > 1 else ""
         return f"thread number {number % self.threads}{rank}"
 
@@ -117,7 +185,7 @@ class Space:
         """`origin` is, per lane, what to add to an address for the place in `data`."""
         self.data, self.regions, self.origin, self.grain = data, regions, origin, grain
 
-    def locate(self, lanes: Lanes, at: Array, nbytes: int, align: int = 0) -> Array:
+    def locate(self, lanes: Actors, at: Array, nbytes: int, align: int = 0) -> Array:
         """Where in `data` the lanes' addresses are. `align` defaults to nbytes."""
         try:
             self.regions.check(self.name, at, nbytes, align or nbytes)
@@ -127,9 +195,9 @@ class Space:
             raise
         return at + self.origin[lanes.index]
 
-    def reading(self, lanes: Lanes, at: Array, where: Array, access: Access) -> None: ...
+    def reading(self, lanes: Actors, at: Array, where: Array, access: Access) -> None: ...
 
-    def writing(self, lanes: Lanes, at: Array, where: Array, access: Access, changed: Array | None) -> None:
+    def writing(self, lanes: Actors, at: Array, where: Array, access: Access, changed: Array | None) -> None:
         """Check and note a write; `changed` says which lanes alter what is there (None: any may)."""
 
     def load(self, lanes: Lanes, at: Array, access: Access, dtype: np.dtype[Any]) -> Array:
@@ -182,15 +250,17 @@ class Shared(Space):
         self.order, self.stride = order, stride
         self.writer, self.reader, self.reader2 = (np.zeros(blocks * stride // grain, np.int64) for _ in range(3))
         self.visitor = np.zeros(blocks * stride // grain, np.int64) if order.cluster > 1 else None
+        self.lent = np.zeros(blocks * stride // grain, np.int32) if order.agents else None  # asynchronous reads under way
 
-    def refuse(self, what: str, lanes: Lanes, token: Array, late: Array, nbytes: int, atomic: bool) -> None:
+    def refuse(self, what: str, lanes: Actors, token: Array, late: Array, nbytes: int, atomic: bool) -> None:
         """Raise where one of the tokens above the floor is of an access that no barrier separates from this one."""
         many = nbytes // self.grain
         place = np.flatnonzero(late)
         lane = lanes.numbers[place // many]
         suspects = token[place]
-        if (flying := suspects == IN_FLIGHT).any():
-            raise Fault("cp.async in flight: the bytes are not there before its wait", int(lane[flying.argmax()]))
+        if (barred := suspects >= IN_FLIGHT).any():
+            first = int(barred.argmax())
+            raise Fault(UNTOUCHABLE[int(suspects[first] - IN_FLIGHT)], int(lane[first]))
         bad = self.order.unordered(lane, suspects) & ~(atomic & (suspects & ATOMIC != 0))
         if bad.any():
             at = int(bad.argmax())
@@ -198,7 +268,7 @@ class Shared(Space):
             who = self.order.naming(other)
             raise Fault(f"data race: no barrier since {who} {what} this shared byte", int(lane[at]))
 
-    def reading(self, lanes: Lanes, at: Array, where: Array, access: Access) -> None:
+    def reading(self, lanes: Actors, at: Array, where: Array, access: Access) -> None:
         stamp, floor = self.order.stamp[lanes.index], self.order.floor[lanes.index]
         grain, stamp, floor = self.grains(where, access.nbytes, stamp, floor)
         token = self.writer[grain]
@@ -214,9 +284,12 @@ class Shared(Space):
         if (lost := self.reader[grain] != stamp).any():
             self.reader2[grain[lost]] = stamp[lost]
 
-    def writing(self, lanes: Lanes, at: Array, where: Array, access: Access, changed: Array | None) -> None:
+    def writing(self, lanes: Actors, at: Array, where: Array, access: Access, changed: Array | None) -> None:
         stamp = self.order.stamp[lanes.index] | (ATOMIC if access.atomic else 0)
         grain, stamp, floor = self.grains(where, access.nbytes, stamp, self.order.floor[lanes.index])
+        if self.lent is not None and (lent := self.lent[grain] != 0).any():
+            lane = lanes.numbers[np.flatnonzero(lent)[0] // (access.nbytes // self.grain)]
+            raise Fault("wgmma or a bulk store may still be reading this shared memory, which is written here", int(lane))
         tables = (("wrote", self.writer), ("read", self.reader), ("read", self.reader2), ("read", self.visitor))
         for what, table in tables:
             if table is None:
@@ -243,6 +316,49 @@ class Shared(Space):
         grain, stamp = self.grains(where, nbytes, self.order.stamp[lane])
         self.writer[grain] = stamp
 
+    # The async proxy. `where` are places in `data` of 16 bytes each.
+
+    def depart(self, where: Array) -> None:
+        """A bulk copy to there has been issued."""
+        self.data.reshape(-1, 16)[where // 16] = POISON
+        self.writer[self.grains(where, 16)[0]] = BULK
+
+    def arrive(self, where: Array, values: Array, token: int) -> None:
+        """It is there: values (n, 16) uint8."""
+        self.data.reshape(-1, 16)[where // 16] = values
+        self.writer[self.grains(where, 16)[0]] = token
+
+    def lend(self, where: Array, lanes: Array) -> Array:
+        """Something asynchronous may read there from now on, on behalf of all `lanes`; returns what `give_back` needs."""
+        grain = np.unique(self.grains(where, 16)[0])
+        tokens = np.unique(self.writer[grain])
+        if tokens[0] == 0:
+            raise Fault("never written: this shared memory is read before any thread has written it", int(lanes[0]))
+        if tokens[-1] >= IN_FLIGHT:
+            raise Fault(UNTOUCHABLE[int(tokens[-1] - IN_FLIGHT)], int(lanes[0]))
+        for lane in lanes:
+            if (bad := self.order.unordered(np.full(len(tokens), lane), tokens)).any():
+                who = self.order.naming(int(tokens[bad.argmax()]) & (ATOMIC - 1))
+                raise Fault(f"data race: no barrier since {who} wrote this shared byte", int(lane))
+        number = tokens & (ATOMIC - 1)
+        tokens, number = (each[number < 32 * self.order.warps] for each in (tokens, number))
+        first = int(self.order.block[lanes[0]]) // self.order.cluster * self.order.cluster * self.order.threads
+        if (generic := tokens >> TIME >= self.order.fenced[first + number]).any():
+            who = self.order.naming(int(number[generic.argmax()]))
+            raise Fault(f"no fence.proxy.async by {who} since it wrote this shared byte, before the async proxy reads it")
+        assert self.lent is not None
+        self.lent[grain] += 1
+        return grain
+
+    def give_back(self, grain: Array, token: int) -> None:
+        """The asynchronous read is over; `token` is who ended it."""
+        assert self.lent is not None
+        self.lent[grain] -= 1
+        before = self.reader[grain]
+        self.reader[grain] = token
+        other = (before ^ token) & (ATOMIC - 1) != 0
+        self.reader2[grain[other]] = before[other]
+
 
 class ClusterShared(Space):
     """The shared memory of all blocks of a cluster, as shared::cluster addresses show it; the shadow is that of `shared`.
@@ -261,12 +377,12 @@ class ClusterShared(Space):
         self.met = np.zeros(len(self.order.block), bool)  # lanes that a cluster barrier has let go
         self.left = np.zeros(blocks, bool)
 
-    def home(self, lanes: Lanes, at: Array) -> Array:
+    def home(self, lanes: Actors, at: Array) -> Array:
         """The blocks of the batch in whose memory the addresses are."""
         own, rank = self.order.block[lanes.index], at >> RANK
         return np.where(rank == 0, own, own - own % self.order.cluster + rank - 1)
 
-    def locate(self, lanes: Lanes, at: Array, nbytes: int, align: int = 0) -> Array:
+    def locate(self, lanes: Actors, at: Array, nbytes: int, align: int = 0) -> Array:
         if (wild := (at < 0) | (at >> RANK > self.order.cluster)).any():
             place = int(wild.argmax())
             raise Fault(f"out of bounds: no block has the shared::cluster address {at[place]:#x}", int(lanes.numbers[place]))
@@ -279,7 +395,7 @@ class ClusterShared(Space):
         if (abroad := home != own).any():
             lane, home = lanes.numbers[abroad], home[abroad]
             warp = order.warp[lane]
-            heard = order.known.reshape(len(order.known), order.cluster, -1).max(axis=2) > 0
+            heard = order.known[:, : order.warps].reshape(len(order.known), order.cluster, -1).max(axis=2) > 0
             if (early := ~self.met[lane] & ~heard[warp, home % order.cluster]).any():
                 place = int(early.argmax())
                 rank = int(home[place]) % order.cluster
@@ -293,7 +409,7 @@ class ClusterShared(Space):
         gone = exited.reshape(-1, order.threads).all(axis=1) & ~self.left
         if not gone.any():
             return
-        known = order.known.reshape(len(gone), -1, order.warps).max(axis=1)
+        known = order.known[:, : order.warps].reshape(len(gone), -1, order.warps).max(axis=1)
         own = np.repeat(np.eye(order.cluster, dtype=bool), order.threads // 32, axis=1)
         late = (self.visits > known) & ~own[np.arange(len(gone)) % order.cluster] & gone[:, None]
         if late.any():
@@ -303,13 +419,13 @@ class ClusterShared(Space):
             raise Fault(f"{text} {who}", block * order.threads)
         self.left |= gone
 
-    def reading(self, lanes: Lanes, at: Array, where: Array, access: Access) -> None:
+    def reading(self, lanes: Actors, at: Array, where: Array, access: Access) -> None:
         self.shared.reading(lanes, at, where, access)
         if self.shared.visitor is not None and (abroad := self.home(lanes, at) != self.order.block[lanes.index]).any():
             grain, stamp = self.grains(where[abroad], access.nbytes, self.order.stamp[lanes.numbers[abroad]])
             self.shared.visitor[grain] = stamp
 
-    def writing(self, lanes: Lanes, at: Array, where: Array, access: Access, changed: Array | None) -> None:
+    def writing(self, lanes: Actors, at: Array, where: Array, access: Access, changed: Array | None) -> None:
         self.shared.writing(lanes, at, where, access, changed)
 
 
@@ -332,20 +448,20 @@ class Global(Space):
         self.origin = np.full(len(block), -BASE)
         self.waited = np.zeros(len(block), bool)
 
-    def refuse_early(self, lanes: Lanes, at: Array) -> None:
+    def refuse_early(self, lanes: Actors, at: Array) -> None:
         early = within(at, self.pending) & ~self.waited[lanes.index]
         if early.any():
             lane = int(lanes.numbers[early.argmax()])
             raise Fault("before griddepcontrol.wait: the previous kernel may still be writing this buffer", lane)
 
-    def refuse(self, what: str, lanes: Lanes, at: Array, bad: Array) -> None:
+    def refuse(self, what: str, lanes: Actors, at: Array, bad: Array) -> None:
         """`bad` has one entry per grain, row by row."""
         racing = np.any(bad.reshape(len(at), -1), axis=1) & ~within(at, self.cross_block)
         if racing.any():
             place = int(racing.argmax())
             raise Fault(f"race between blocks: {what}, global address {int(at[place]):#x}", int(lanes.numbers[place]))
 
-    def reading(self, lanes: Lanes, at: Array, where: Array, access: Access) -> None:
+    def reading(self, lanes: Actors, at: Array, where: Array, access: Access) -> None:
         if self.pending:
             self.refuse_early(lanes, at)
         grain, mine = self.grains(where, access.nbytes, self.block[lanes.index])
@@ -369,7 +485,7 @@ class Global(Space):
             if (lost := self.reader[grain] != fresh).any():
                 self.reader[grain[lost]] = -1
 
-    def writing(self, lanes: Lanes, at: Array, where: Array, access: Access, changed: Array | None) -> None:
+    def writing(self, lanes: Actors, at: Array, where: Array, access: Access, changed: Array | None) -> None:
         if (constant := self.readonly.touched(at)).any():
             raise Fault("read-only: a constant or parameter is written", int(lanes.numbers[constant.argmax()]))
         if self.pending:

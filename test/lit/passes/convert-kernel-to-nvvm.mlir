@@ -51,10 +51,8 @@ func.func @memory(%x: memref<64xf32, 1>, %flags: memref<64xi1, 1>, %table: memre
   return
 }
 
-// Weights stream past the first cache, 16 bytes at a time; narrower reads have no such instruction. The kernel may use
-// all registers that its share of a multiprocessor has.
+// Weights stream past the first cache, 16 bytes at a time; narrower reads have no such instruction.
 // CHECK: llvm.func @weights(
-// CHECK-SAME: nvvm.minctasm = 8 : i32
 // CHECK: %[[WORDS:.*]] = llvm.inline_asm has_side_effects {{.*}}"ld.global.L1::no_allocate.L2::256B.v4.b32 {$0, $1, $2, $3}, [$4];"
 // CHECK: llvm.extractvalue %[[WORDS]][3]
 // CHECK: vector.bitcast {{.*}} : vector<4xi32> to vector<8xbf16>
@@ -63,6 +61,13 @@ func.func @weights(%w: memref<64xbf16, 1>, %table: memref<0xi64, 1>) attributes 
   %i = "kernel.thread_id"() : () -> index
   %eight = "kernel.load_global"(%w, %i) {cache = "stream"} : (memref<64xbf16, 1>, index) -> vector<8xbf16>
   %one = "kernel.load_global"(%w, %i) {cache = "stream"} : (memref<64xbf16, 1>, index) -> bf16
+  return
+}
+
+// How many blocks shall be resident on a multiprocessor bounds the registers of a thread.
+// CHECK: llvm.func @resident(
+// CHECK-SAME: nvvm.minctasm = 3 : i32
+func.func @resident(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 64 : i64, kernel.resident = 3 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
   return
 }
 
@@ -108,17 +113,25 @@ func.func @warp(%x: memref<64xf32, 1>, %n: memref<64xi64, 1>, %table: memref<0xi
   return
 }
 
-// Blocks of a cluster map an address of theirs to the same place in another block.
+// Blocks of a cluster wait in two steps and map an address of theirs to the same place in another block, where they read
+// one word or four at a time.
 // CHECK: llvm.func @cluster(
 // CHECK: nvvm.cluster.arrive {aligned}
 // CHECK-NEXT: nvvm.cluster.wait {aligned}
-// CHECK: llvm.inline_asm has_side_effects {{.*}}mapa.shared::cluster.u32 remote, $1, $2; ld.shared::cluster.b32 $0, [remote];
+// CHECK: %[[ONE:.*]] = llvm.inline_asm asm_dialect = att "mapa.shared::cluster.u32 $0, $1, $2;"
+// CHECK: llvm.inline_asm has_side_effects {{.*}}"ld.shared::cluster.b32 $0, [$1];"{{.*}} %[[ONE]]
+// CHECK: %[[EIGHT:.*]] = llvm.inline_asm asm_dialect = att "mapa.shared::cluster.u32 $0, $1, $2;"
+// CHECK: llvm.inline_asm has_side_effects {{.*}}"ld.shared::cluster.v4.b32 {$0, $1, $2, $3}, [$4+0];"{{.*}} %[[EIGHT]]
+// CHECK: llvm.inline_asm has_side_effects {{.*}}"ld.shared::cluster.v4.b32 {$0, $1, $2, $3}, [$4+16];"{{.*}} %[[EIGHT]]
+// CHECK: vector.from_elements {{.*}} : vector<8xf32>
 func.func @cluster(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 64 : i64, kernel.cluster = 4 : i64, kernel.grid = [affine_map<() -> (4)>, affine_map<() -> ()>, affine_map<() -> ()>]} {
   %i = "kernel.thread_id"() : () -> index
   %rank = arith.constant 2 : index
   %parts = "kernel.shared"() {symbol = "parts"} : () -> memref<64xf32, 3>
-  "kernel.cluster_barrier"() : () -> ()
+  "kernel.cluster_arrive"() : () -> ()
+  "kernel.cluster_wait"() : () -> ()
   %remote = "kernel.load_remote"(%parts, %i, %rank) : (memref<64xf32, 3>, index, index) -> f32
+  %eight = "kernel.load_remote"(%parts, %i, %rank) : (memref<64xf32, 3>, index, index) -> vector<8xf32>
   return
 }
 

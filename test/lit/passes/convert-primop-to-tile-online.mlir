@@ -1,5 +1,5 @@
 // RUN: tilec-opt %s --pass-pipeline='builtin.module( \
-// RUN:   primop-decompose-softmax, primop-online-reductions, primop-fuse, convert-primop-to-tile{target=sm_90a}, tilec-cse)' \
+// RUN:   primop-decompose-softmax, primop-online-reductions, primop-fuse, convert-primop-to-tile{target=sm_90a}, tilec-cse, tilec-dce)' \
 // RUN: | FileCheck %s
 
 #query = affine_map<()[n] -> (2, 16)>
@@ -9,23 +9,40 @@
 
 module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
 
-// Attention of one query is one kernel. Its loop makes scores, and carries the maximum so far and both sums relative to
-// it. A larger maximum mends the sums by one factor; after the loop the partial sums are mended in the same way, and
-// what was mixed is divided by the total.
+// Attention of one query is one kernel, whose loops read ahead. They carry, for each thread along the cache, the maximum
+// so far and both sums relative to it. Values are read first; a larger maximum mends the sums by one factor.
 // CHECK-LABEL: func.func @attention_mul(
-// CHECK: scf.for {{.*}} iter_args(%[[MAX:.*]] = %{{.*}}, %[[MIXED:.*]] = %{{.*}}, %[[TOTAL:.*]] = %{{.*}})
+// CHECK-SAME: %[[Q:[^:]*]]: memref<2x16xf32>, %[[K:[^:]*]]: memref<2x64x16xf32>, %[[V:[^:]*]]: memref<2x64x16xf32>
+// CHECK-SAME: tile.schedule = {ahead, {{.*}}layout = array<i64: 4096, 1024, 1, 8>, name = "k"
+// CHECK: %[[N:.*]] = "tile.symbol"() {symbol = "n"}
+// CHECK: %[[TURNS:.*]] = arith.divui %[[N]], %c4096
+// CHECK: %[[WHOLE:.*]] = arith.muli %[[TURNS]], %c4096
+// CHECK: %[[FIRST:.*]]:3 = scf.for %{{.*}} = %c0 to %[[WHOLE]] step %c4096 iter_args(%[[MAX:.*]] = %{{.*}}, %[[MIXED:.*]] = %{{.*}}, %[[TOTAL:.*]] = %{{.*}})
+// CHECK: "tile.load"(%[[V]],
+// CHECK: "tile.load"(%[[K]],
 // CHECK: "tile.dot"
-// CHECK: %[[LARGER:.*]] = arith.maximumf %[[MAX]], %{{.*}}
+// CHECK: %[[LARGEST:.*]] = "tile.reduce"(%{{.*}}) {axes = array<i64: 2>, kind = "max"} : (vector<1x1x4096xf32>) -> vector<1x1x1024xf32>
+// CHECK: %[[LARGER:.*]] = arith.maximumf %[[MAX]], %[[LARGEST]]
 // CHECK: %[[MEND:.*]] = math.exp2
-// CHECK: arith.mulf %[[MIXED]], %{{.*}}
-// CHECK: "tile.dot"
+// CHECK: %[[MENDED:.*]] = arith.mulf %[[MIXED]], %{{.*}}
+// CHECK: "tile.spread"(%{{.*}}) : (vector<1x1x1024xf32>) -> vector<1x1x4096xf32>
+// CHECK: "tile.dot"(%{{.*}}, %{{.*}}, %[[MENDED]])
 // CHECK: arith.mulf %[[TOTAL]], %[[MEND]]
 // CHECK: scf.yield %[[LARGER]]
-// CHECK: "tile.reduce"({{.*}}) {{{.*}}kind = "max"
-// CHECK: math.exp2
-// CHECK: "tile.reduce"({{.*}}) {{{.*}}kind = "add"
-// CHECK: arith.divf
-// CHECK: tile.store
+
+// What is left of the cache is taken one key a thread, of which some do not exist.
+// CHECK: %[[LAST:.*]]:3 = scf.for %{{.*}} = %[[WHOLE]] to %[[N]] step %c1024 iter_args(%{{.*}} = %[[FIRST]]#0, %{{.*}} = %[[FIRST]]#1, %{{.*}} = %[[FIRST]]#2)
+// CHECK: "tile.load"(%[[K]], {{.*}}mask = affine_map<(d0, d1, d2)[s0] -> (-d2 + s0 - 1)>{{.*}} -> vector<1x16x1024xf32>
+// CHECK: arith.select
+
+// After the loops the threads' sums are mended and combined, and what was mixed is divided by the total.
+// CHECK-NOT: tile.reduce"
+// CHECK: %[[ALL:.*]] = "tile.reduce_online"(%[[LAST]]#0, %[[LAST]]#1) {axes = array<i64: 2>, floor = -1.0{{.*}}E+30 : f64, scale = 1.44269{{.*}} : f64} : (vector<1x1x1024xf32>, vector<1x16x1024xf32>) -> vector<1x16x1xf32>
+// CHECK: "tile.reduce_online"(%[[LAST]]#0, %[[LAST]]#2) {{.*}} -> vector<1x1x1xf32>
+// CHECK: %[[INVERSE:.*]] = arith.divf
+// CHECK: vector.broadcast %[[INVERSE]]
+// CHECK: %[[RESULT:.*]] = arith.mulf %[[ALL]], %{{.*}}
+// CHECK: "tile.store"(%[[RESULT]],
 func.func private @attention(%q: tensor<2x16xf32> {primop.kind = "argument", primop.shape = #query}, %k: tensor<2x?x16xf32> {primop.kind = "state", primop.shape = #cache}, %v: tensor<2x?x16xf32> {primop.kind = "state", primop.shape = #cache}) -> (tensor<2x16xf32> {primop.shape = #query}) attributes {primop.chunk} {
   %scores = "primop.mul"(%q, %k) {space = #cache, maps = [affine_map<(h, j, d)[n] -> (h, d)>, affine_map<(h, j, d)[n] -> (h, j, d)>]} : (tensor<2x16xf32>, tensor<2x?x16xf32>) -> tensor<2x?x16xf32>
   %x = "primop.sum"(%scores) {space = #cache, maps = [affine_map<(h, j, d)[n] -> (h, j, d)>], dims = array<i64: 2>} : (tensor<2x?x16xf32>) -> tensor<2x?xf32>

@@ -257,3 +257,52 @@ func.func private @scatter(%dest: tensor<100x64xf32> {primop.kind = "state", pri
   %written = "primop.scatter"(%dest, %rows, %new) {space = #read, maps = [#to_row, #row, affine_map<(i, j) -> (i, j)>], extent = 100 : i64, inplace = true} : (tensor<100x64xf32>, tensor<4xi32>, tensor<4x64xf32>) -> tensor<100x64xf32>
   return %written : tensor<100x64xf32>
 }
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#w = affine_map<() -> (16, 64)>
+#products = affine_map<() -> (8, 16, 64)>
+#halves = affine_map<() -> (8, 2, 2, 4)>
+#heads = affine_map<() -> (8, 2, 8)>
+#identity = affine_map<(m, n, k) -> (m, n, k)>
+
+// A dimension that is taken apart, here the eight columns of a head into two halves of four, is two axes. Along the one
+// on which a contraction's result is also read from the other end, a tile holds everything and is reversed.
+// CHECK-LABEL: func.func @mirrored(
+// CHECK-SAME: %[[X:[^:]*]]: memref<8x64xf32>, %[[W:[^:]*]]: memref<16x64xf32>, %[[Y:[^:]*]]: memref<8x2x8xf32>
+// CHECK-SAME: {extent = affine_map<() -> (8)>, layout = array<i64: 1, 1, 1, 1>, name = "m"
+// CHECK-SAME: {extent = affine_map<() -> (2)>, layout = array<i64: 1, 1, 1, 1>, name = "n0"
+// CHECK-SAME: {extent = affine_map<() -> (2)>, layout = array<i64: 2, 1, 1, 1>, name = "n1"
+// CHECK-SAME: {extent = affine_map<() -> (4)>, layout = array<i64: 4, 1, 1, 1>, name = "n2"
+// CHECK-SAME: {extent = affine_map<() -> (64)>, {{.*}}name = "k", walk = "loop"}
+// CHECK: "tile.load"(%[[X]], {{.*}}) {map = affine_map<(d0, d1, d2, d3, d4) -> (d0, d4)>}
+// CHECK: "tile.load"(%[[W]], {{.*}}) {map = affine_map<(d0, d1, d2, d3, d4) -> (d1 * 8 + d2 * 4 + d3, d4)>} {{.*}} -> vector<1x1x2x4x64xf32>
+// CHECK: %[[SUM:.*]] = "tile.reduce"(%{{.*}}) {axes = array<i64: 4>, kind = "add"} {{.*}} -> vector<1x1x2x4x1xf32>
+// CHECK-NOT: tile.load
+// CHECK: %[[SWAPPED:.*]] = "tile.reverse"(%[[SUM]]) {axis = 2 : i64}
+// CHECK-NEXT: %[[BOTH:.*]] = arith.addf %[[SUM]], %[[SWAPPED]]
+// CHECK-NEXT: "tile.store"(%[[BOTH]], %[[Y]], {{.*}}) {map = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2 * 4 + d3)>}
+// CHECK-NEXT: return
+func.func private @mirrored(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<16x64xf32> {primop.kind = "weight", primop.shape = #w}) -> (tensor<8x2x8xf32> {primop.shape = #heads}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = #products, maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>]} : (tensor<8x64xf32>, tensor<16x64xf32>) -> tensor<8x16x64xf32>
+  %sum = "primop.sum"(%products) {space = #products, maps = [#identity], dims = array<i64: 2>} : (tensor<8x16x64xf32>) -> tensor<8x16xf32>
+  %both = "primop.add"(%sum, %sum) {space = #halves, maps = [affine_map<(i, h, t, j) -> (i, h * 8 + t * 4 + j)>, affine_map<(i, h, t, j) -> (i, h * 8 - t * 4 + j + 4)>]} : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x2x2x4xf32>
+  %y = "primop.cast"(%both) {space = #heads, maps = [affine_map<(i, h, d) -> (i, h, d floordiv 4, d mod 4)>]} : (tensor<8x2x2x4xf32>) -> tensor<8x2x8xf32>
+  return %y : tensor<8x2x8xf32>
+}
+
+// A scatter writes through the same axes, into the columns of a cache.
+// CHECK-LABEL: func.func @mirrored_scatter(
+// CHECK-SAME: %[[CACHE:[^:]*]]: memref<32x2x8xf32>, %[[ROWS:[^:]*]]: memref<8xi32>
+// CHECK: %[[SWAPPED:.*]] = "tile.reverse"(%[[SUM:.*]]) {axis = 2 : i64}
+// CHECK: %[[BOTH:.*]] = arith.addf %[[SUM]], %[[SWAPPED]]
+// CHECK: %[[ROW:.*]] = "tile.load"(%[[ROWS]],
+// CHECK: "tile.scatter"(%[[BOTH]], %[[ROW]], %[[CACHE]], {{.*}}) {extent = 32 : i64, map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d5, d1, d2 * 4 + d3)>}
+func.func private @mirrored_scatter(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<16x64xf32> {primop.kind = "weight", primop.shape = #w}, %cache: tensor<32x2x8xf32> {primop.kind = "state", primop.shape = affine_map<() -> (32, 2, 8)>}, %rows: tensor<8xi32> {primop.kind = "argument", primop.shape = affine_map<() -> (8)>}) -> (tensor<32x2x8xf32> {primop.shape = affine_map<() -> (32, 2, 8)>}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = #products, maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>]} : (tensor<8x64xf32>, tensor<16x64xf32>) -> tensor<8x16x64xf32>
+  %sum = "primop.sum"(%products) {space = #products, maps = [#identity], dims = array<i64: 2>} : (tensor<8x16x64xf32>) -> tensor<8x16xf32>
+  %both = "primop.add"(%sum, %sum) {space = #halves, maps = [affine_map<(i, h, t, j) -> (i, h * 8 + t * 4 + j)>, affine_map<(i, h, t, j) -> (i, h * 8 - t * 4 + j + 4)>]} : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x2x2x4xf32>
+  %written = "primop.scatter"(%cache, %rows, %both) {space = #heads, maps = [affine_map<(i, h, d, row) -> (row, h, d)>, affine_map<(i, h, d) -> (i)>, affine_map<(i, h, d) -> (i, h, d floordiv 4, d mod 4)>], extent = 32 : i64, inplace = true} : (tensor<32x2x8xf32>, tensor<8xi32>, tensor<8x2x2x4xf32>) -> tensor<32x2x8xf32>
+  return %written : tensor<32x2x8xf32>
+}

@@ -313,3 +313,41 @@ func.func @gathered(%x: memref<100x8xf32>, %rows: memref<64xi32>, %y: memref<64x
 
 }
 }
+
+// -----
+
+#h = {name = "h", extent = affine_map<() -> (2)>, layout = array<i64: 2, 1, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (32)>, layout = array<i64: 32, 1, 16, 1>, walk = "grid"}
+
+module {
+module @kernels {
+
+// A reversed tile is its registers in reverse order; along the axis of their elements these are reversed as well.
+// CHECK-LABEL: func.func private @reverse_program(
+// CHECK-SAME: %[[X:[^:]*]]: !llvm.ptr {llvm.noalias}, %[[ROWS:[^:]*]]: !llvm.ptr {llvm.noalias}, %[[COLUMNS:[^:]*]]: !llvm.ptr
+// CHECK: %[[X00:.*]] = llvm.load
+// CHECK: %[[X01:.*]] = llvm.load
+// CHECK: %[[X10:.*]] = llvm.load
+// CHECK: %[[X11:.*]] = llvm.load
+// CHECK: %[[ROWS_AT:.*]] = llvm.getelementptr %[[ROWS]]
+// CHECK: llvm.store %[[X10]], %[[ROWS_AT]]
+// CHECK: llvm.store %[[X11]],
+// CHECK: llvm.store %[[X00]],
+// CHECK: llvm.store %[[X01]],
+// CHECK: %[[R01:.*]] = vector.shuffle %[[X01]], %[[X01]] [15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+// CHECK: %[[R00:.*]] = vector.shuffle %[[X00]], %[[X00]] [15, {{.*}}, 0]
+// CHECK: %[[COLUMNS_AT:.*]] = llvm.getelementptr %[[COLUMNS]]
+// CHECK: llvm.store %[[R01]], %[[COLUMNS_AT]]
+// CHECK: llvm.store %[[R00]],
+func.func @reverse(%x: memref<2x32xf32>, %rows: memref<2x32xf32>, %columns: memref<2x32xf32>) attributes {tile.kernel, tile.arguments = ["read", "write", "write"], tile.schedule = {axes = [#h, #n], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %c0 = arith.constant 0 : index
+  %tile = "tile.load"(%x, %c0, %c0) {map = affine_map<(h, n) -> (h, n)>} : (memref<2x32xf32>, index, index) -> vector<2x32xf32>
+  %by_rows = "tile.reverse"(%tile) {axis = 0 : i64} : (vector<2x32xf32>) -> vector<2x32xf32>
+  "tile.store"(%by_rows, %rows, %c0, %c0) {map = affine_map<(h, n) -> (h, n)>} : (vector<2x32xf32>, memref<2x32xf32>, index, index) -> ()
+  %by_columns = "tile.reverse"(%tile) {axis = 1 : i64} : (vector<2x32xf32>) -> vector<2x32xf32>
+  "tile.store"(%by_columns, %columns, %c0, %c0) {map = affine_map<(h, n) -> (h, n)>} : (vector<2x32xf32>, memref<2x32xf32>, index, index) -> ()
+  return
+}
+
+}
+}

@@ -114,25 +114,85 @@ func.func @warp(%x: memref<64x256xf32>, %y: memref<64xf32>) attributes {tile.ker
 module {
 module @kernels {
 
-// Beyond a warp one lane of each leaves its value in shared memory, and every thread combines those of the four warps.
-// A barrier before the reads, and one after them, because a loop may write again.
+// Beyond a warp one lane of each leaves its value in shared memory, and every thread combines those of the four warps
+// after a barrier.
 // CHECK-LABEL: func.func @block(
 // CHECK-SAME: kernel.block = 128
 // CHECK: %[[WARP_MAX:.*]] = "kernel.warp_reduce"(%{{.*}}) {kind = "max", lanes = array<i64: 1, 2, 4, 8, 16>}
-// CHECK: %[[SHARED:.*]] = "kernel.shared"() {symbol = "reduce0"} : () -> memref<4xf32, 3>
+// CHECK: %[[SHARED:.*]] = "kernel.shared"() {symbol = "exchange0"} : () -> memref<4xf32, 3>
 // CHECK: scf.if
 // CHECK: "kernel.store_shared"(%[[WARP_MAX]], %[[SHARED]],
 // CHECK: "kernel.barrier"()
 // CHECK-COUNT-4: "kernel.load_shared"(%[[SHARED]],
 // CHECK-COUNT-2: arith.maximumf
 // CHECK: %[[MAX:.*]] = arith.maximumf
-// CHECK: "kernel.barrier"()
+// CHECK-NOT: "kernel.barrier"()
 // CHECK: "kernel.store_global"(%[[MAX]]
 func.func @block(%x: memref<256xf32>, %y: memref<1xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false}} {
   %c0 = arith.constant 0 : index
   %tile = "tile.load"(%x, %c0) {map = affine_map<(k) -> (k)>} : (memref<256xf32>, index) -> vector<256xf32>
   %max = "tile.reduce"(%tile) {kind = "max", axes = array<i64: 0>} : (vector<256xf32>) -> vector<1xf32>
   "tile.store"(%max, %y, %c0) {map = affine_map<(k) -> (0)>} : (vector<1xf32>, memref<1xf32>, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#k = {name = "k", extent = affine_map<() -> (256)>, layout = array<i64: 64, 64, 1, 1>, walk = "loop"}
+
+module {
+module @kernels {
+
+// In a loop a second barrier stands after the reads, because the next turn writes again.
+// CHECK-LABEL: func.func @block_loop(
+// CHECK: scf.for
+// CHECK: kernel.store_shared
+// CHECK: "kernel.barrier"()
+// CHECK-COUNT-2: kernel.load_shared
+// CHECK: "kernel.barrier"()
+// CHECK-NOT: kernel.load_shared
+// CHECK: return
+func.func @block_loop(%x: memref<256xf32>, %y: memref<1xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  scf.for %k = %c0 to %c256 step %c64 {
+    %tile = "tile.load"(%x, %k) {map = affine_map<(k) -> (k)>} : (memref<256xf32>, index) -> vector<64xf32>
+    %max = "tile.reduce"(%tile) {kind = "max", axes = array<i64: 0>} : (vector<64xf32>) -> vector<1xf32>
+    "tile.store"(%max, %y, %c0) {map = affine_map<(k) -> (0)>} : (vector<1xf32>, memref<1xf32>, index) -> ()
+  }
+  return
+}
+
+}
+}
+
+// -----
+
+#k = {name = "k", extent = affine_map<() -> (256)>, layout = array<i64: 256, 128, 2, 1>, walk = "loop"}
+
+module {
+module @kernels {
+
+// An axis that keeps the number of its threads is combined inside each of them; spread gives it back to their elements.
+// How many blocks shall be resident is the schedule's to say.
+// CHECK-LABEL: func.func @parts(
+// CHECK-SAME: kernel.resident = 3 : i64
+// CHECK: %[[PAIR:.*]] = "kernel.load_global"({{.*}} -> vector<2xf32>
+// CHECK-NOT: kernel.warp_reduce
+// CHECK-NOT: kernel.barrier
+// CHECK: %[[SUM:.*]] = vector.extract %{{.*}}[0] : f32 from vector<1xf32>
+// CHECK: %[[REPEATED:.*]] = vector.broadcast %[[SUM]] : f32 to vector<2xf32>
+// CHECK: "kernel.store_global"(%[[REPEATED]],
+func.func @parts(%x: memref<256xf32>, %y: memref<256xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false, resident = 3 : i64}} {
+  %c0 = arith.constant 0 : index
+  %tile = "tile.load"(%x, %c0) {map = affine_map<(k) -> (k)>} : (memref<256xf32>, index) -> vector<256xf32>
+  %parts = "tile.reduce"(%tile) {kind = "add", axes = array<i64: 0>} : (vector<256xf32>) -> vector<128xf32>
+  %repeated = "tile.spread"(%parts) : (vector<128xf32>) -> vector<256xf32>
+  "tile.store"(%repeated, %y, %c0) {map = affine_map<(k) -> (k)>} : (vector<256xf32>, memref<256xf32>, index) -> ()
   return
 }
 
@@ -234,24 +294,225 @@ module {
 module @kernels {
 
 // The threads of an axis may be spread over a cluster of blocks, neighbours along x. Blocks combine after their
-// threads, each reading what the others left, and none ends before all have read.
+// threads, each reading what the others left. A block says when it has read, and waits for the others before it ends.
 // CHECK-LABEL: func.func @cluster(
 // CHECK-SAME: kernel.block = 32
 // CHECK-SAME: kernel.cluster = 4
 // CHECK: %[[RANK:.*]] = "kernel.cluster_rank"()
 // CHECK: kernel.warp_reduce
-// CHECK: %[[SHARED:.*]] = "kernel.shared"() {symbol = "reduce0"}
+// CHECK: %[[SHARED:.*]] = "kernel.shared"() {symbol = "exchange0"}
 // CHECK: kernel.store_shared
-// CHECK: "kernel.cluster_barrier"()
+// CHECK: "kernel.cluster_arrive"()
+// CHECK-NEXT: "kernel.cluster_wait"()
 // CHECK-COUNT-4: "kernel.load_remote"(%[[SHARED]], %{{.*}}, %{{.*}}) : (memref<1xf32, 3>, index, index) -> f32
+// CHECK: "kernel.cluster_arrive"()
 // CHECK: kernel.store_global
-// CHECK: "kernel.cluster_barrier"()
+// CHECK: "kernel.cluster_wait"()
 // CHECK-NEXT: return
 func.func @cluster(%x: memref<256xf32>, %y: memref<1xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false}} {
   %c0 = arith.constant 0 : index
   %tile = "tile.load"(%x, %c0) {map = affine_map<(k) -> (k)>} : (memref<256xf32>, index) -> vector<256xf32>
   %max = "tile.reduce"(%tile) {kind = "max", axes = array<i64: 0>} : (vector<256xf32>) -> vector<1xf32>
   "tile.store"(%max, %y, %c0) {map = affine_map<(k) -> (0)>} : (vector<1xf32>, memref<1xf32>, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#k = {name = "k", extent = affine_map<() -> (256)>, layout = array<i64: 256, 128, 2, 4>, walk = "loop"}
+
+module {
+module @kernels {
+
+// Between two exchanges of a cluster the same wait stands, so that none is overtaken.
+// CHECK-LABEL: func.func @cluster_twice(
+// CHECK: "kernel.cluster_arrive"()
+// CHECK-NEXT: "kernel.cluster_wait"()
+// CHECK-COUNT-4: kernel.load_remote
+// CHECK: "kernel.cluster_arrive"()
+// CHECK: kernel.store_shared
+// CHECK: "kernel.cluster_wait"()
+// CHECK-NEXT: "kernel.cluster_arrive"()
+// CHECK-NEXT: "kernel.cluster_wait"()
+// CHECK-COUNT-4: kernel.load_remote
+// CHECK: "kernel.cluster_arrive"()
+// CHECK: kernel.store_global
+// CHECK: "kernel.cluster_wait"()
+// CHECK-NEXT: return
+func.func @cluster_twice(%x: memref<256xf32>, %y: memref<1xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %c0 = arith.constant 0 : index
+  %tile = "tile.load"(%x, %c0) {map = affine_map<(k) -> (k)>} : (memref<256xf32>, index) -> vector<256xf32>
+  %max = "tile.reduce"(%tile) {kind = "max", axes = array<i64: 0>} : (vector<256xf32>) -> vector<1xf32>
+  %sum = "tile.reduce"(%tile) {kind = "add", axes = array<i64: 0>} : (vector<256xf32>) -> vector<1xf32>
+  %both = arith.addf %max, %sum : vector<1xf32>
+  "tile.store"(%both, %y, %c0) {map = affine_map<(k) -> (0)>} : (vector<1xf32>, memref<1xf32>, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#k = {name = "k", extent = affine_map<() -> (32)>, layout = array<i64: 32, 32, 1, 1>, walk = "loop"}
+
+module {
+module @kernels {
+
+// Parts with a maximum each: a warp finds the largest, every lane mends its part to that one, and the parts are added.
+// Maxima below the floor count as the floor.
+// CHECK-LABEL: func.func @online_warp(
+// CHECK: %[[OWN:.*]] = "kernel.load_global"(%arg0,
+// CHECK: %[[PART:.*]] = "kernel.load_global"(%arg1,
+// CHECK: %[[MAX:.*]] = "kernel.warp_reduce"(%[[OWN]]) {kind = "max", lanes = array<i64: 1, 2, 4, 8, 16>}
+// CHECK-DAG: %[[FLOOR:.*]] = arith.constant -1.000000e+02 : f32
+// CHECK-DAG: %[[SCALE:.*]] = arith.constant 2.000000e+00 : f32
+// CHECK-DAG: %[[BEFORE:.*]] = arith.maximumf %[[OWN]], %[[FLOOR]]
+// CHECK-DAG: %[[AFTER:.*]] = arith.maximumf %[[MAX]], %[[FLOOR]]
+// CHECK: %[[LESS:.*]] = arith.subf %[[BEFORE]], %[[AFTER]]
+// CHECK: %[[SCALED:.*]] = arith.mulf %[[LESS]], %[[SCALE]]
+// CHECK: %[[WEIGHT:.*]] = math.exp2 %[[SCALED]]
+// CHECK: %[[MENDED:.*]] = arith.mulf %[[PART]], %[[WEIGHT]]
+// CHECK: %[[SUM:.*]] = "kernel.warp_reduce"(%[[MENDED]]) {kind = "add", lanes = array<i64: 1, 2, 4, 8, 16>}
+// CHECK-NOT: kernel.shared
+// CHECK: "kernel.store_global"(%[[SUM]],
+func.func @online_warp(%m: memref<32xf32>, %x: memref<32xf32>, %y: memref<1xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %c0 = arith.constant 0 : index
+  %maximum = "tile.load"(%m, %c0) {map = affine_map<(k) -> (k)>} : (memref<32xf32>, index) -> vector<32xf32>
+  %part = "tile.load"(%x, %c0) {map = affine_map<(k) -> (k)>} : (memref<32xf32>, index) -> vector<32xf32>
+  %sum = "tile.reduce_online"(%maximum, %part) {scale = 2.0 : f64, floor = -100.0 : f64, axes = array<i64: 0>} : (vector<32xf32>, vector<32xf32>) -> vector<1xf32>
+  "tile.store"(%sum, %y, %c0) {map = affine_map<(k) -> (0)>} : (vector<1xf32>, memref<1xf32>, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#h = {name = "h", extent = affine_map<() -> (2)>, layout = array<i64: 2, 1, 1, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 64, 1, 1>, walk = "loop"}
+
+module {
+module @kernels {
+
+// Two warps leave the maxima and sums of both rows in one exchange. The rows are dealt out: the first warp combines and
+// stores the first one, the second warp the second one.
+// CHECK-LABEL: func.func @online_block(
+// CHECK: %[[THREAD:.*]] = "kernel.thread_id"()
+// CHECK-COUNT-2: kind = "max"
+// CHECK-COUNT-2: kind = "add"
+// CHECK: %[[LANE:.*]] = arith.remui %[[THREAD]], %c32
+// CHECK: %[[SPEAKS:.*]] = arith.cmpi eq, %[[LANE]], %c0
+// CHECK: %[[WARP:.*]] = arith.divui %[[THREAD]], %c32
+// CHECK: %[[SHARED:.*]] = "kernel.shared"() {symbol = "exchange0"} : () -> memref<8xf32, 3>
+// CHECK: scf.if %[[SPEAKS]] {
+// CHECK-COUNT-4: "kernel.store_shared"(%{{.*}}, %[[SHARED]],
+// CHECK: "kernel.barrier"()
+// CHECK: %[[FIRST_WARP:.*]] = arith.cmpi eq, %[[WARP]], %c0
+// CHECK: %[[FIRST:.*]] = arith.andi %[[SPEAKS]], %[[FIRST_WARP]]
+// CHECK: %[[ROW:.*]]:2 = scf.if %[[FIRST]]
+// CHECK-COUNT-2: "kernel.load_shared"(%[[SHARED]],
+// CHECK-COUNT-2: math.exp2
+// CHECK-COUNT-2: "kernel.load_shared"(%[[SHARED]],
+// CHECK: arith.mulf
+// CHECK-NEXT: math.fma
+// CHECK: %[[SECOND_WARP:.*]] = arith.cmpi eq, %[[WARP]], %c1
+// CHECK: %[[SECOND:.*]] = arith.andi %[[SPEAKS]], %[[SECOND_WARP]]
+// CHECK: %[[OTHER_ROW:.*]]:2 = scf.if %[[SECOND]]
+// CHECK-COUNT-4: "kernel.load_shared"(%[[SHARED]],
+// CHECK-NOT: kernel.barrier
+// CHECK: %[[STORES:.*]] = arith.cmpi eq, %[[THREAD]], %c0
+// CHECK: scf.if %[[STORES]] {
+// CHECK-NEXT: "kernel.store_global"(%[[ROW]]#1,
+// CHECK: %[[OTHER_STORES:.*]] = arith.cmpi eq, %[[THREAD]], %c32
+// CHECK: scf.if %[[OTHER_STORES]] {
+// CHECK: "kernel.store_global"(%[[OTHER_ROW]]#1,
+func.func @online_block(%m: memref<2x64xf32>, %x: memref<2x64xf32>, %y: memref<2xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#h, #k], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %c0 = arith.constant 0 : index
+  %maximum = "tile.load"(%m, %c0, %c0) {map = affine_map<(h, k) -> (h, k)>} : (memref<2x64xf32>, index, index) -> vector<2x64xf32>
+  %part = "tile.load"(%x, %c0, %c0) {map = affine_map<(h, k) -> (h, k)>} : (memref<2x64xf32>, index, index) -> vector<2x64xf32>
+  %sum = "tile.reduce_online"(%maximum, %part) {scale = 2.0 : f64, floor = -100.0 : f64, axes = array<i64: 1>} : (vector<2x64xf32>, vector<2x64xf32>) -> vector<2x1xf32>
+  "tile.store"(%sum, %y, %c0, %c0) {map = affine_map<(h, k) -> (h)>} : (vector<2x1xf32>, memref<2xf32>, index, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#d = {name = "d", extent = affine_map<() -> (128)>, layout = array<i64: 128, 32, 4, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (2)>, layout = array<i64: 2, 2, 1, 2>, walk = "loop"}
+
+module {
+module @kernels {
+
+// Two sums over a cluster that use one maximum share an exchange. The block that stores reads what the others left, sums
+// of four elements at a time.
+// CHECK-LABEL: func.func @online_cluster(
+// CHECK: %[[RANK:.*]] = "kernel.cluster_rank"()
+// CHECK: %[[SCALARS:.*]] = "kernel.shared"() {symbol = "exchange0"} : () -> memref<64xf32, 3>
+// CHECK: %[[VECTORS:.*]] = "kernel.shared"() {symbol = "exchange1"} : () -> memref<128xf32, 3>
+// CHECK: "kernel.store_shared"(%{{.*}}, %[[SCALARS]],
+// CHECK: "kernel.store_shared"(%{{.*}}, %[[VECTORS]], %{{.*}}) : (vector<4xf32>,
+// CHECK-NEXT: "kernel.store_shared"(%{{.*}}, %[[SCALARS]],
+// CHECK: "kernel.cluster_arrive"()
+// CHECK-NEXT: "kernel.cluster_wait"()
+// CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[RANK]], %c0
+// CHECK: %[[ALL:.*]]:3 = scf.if
+// CHECK: "kernel.load_remote"(%[[SCALARS]], %{{.*}}, %c0) : (memref<64xf32, 3>, index, index) -> f32
+// CHECK-NEXT: "kernel.load_remote"(%[[SCALARS]], %{{.*}}, %c1)
+// CHECK: "kernel.load_remote"(%[[VECTORS]], %{{.*}}, %c0) : (memref<128xf32, 3>, index, index) -> vector<4xf32>
+// CHECK-NEXT: "kernel.load_remote"(%[[VECTORS]], %{{.*}}, %c1)
+// CHECK: math.fma {{.*}} : vector<4xf32>
+// CHECK: math.fma {{.*}} : f32
+// CHECK-NOT: kernel.shared
+// CHECK: "kernel.cluster_arrive"()
+// CHECK: %[[TOTAL:.*]] = vector.broadcast %[[ALL]]#2
+// CHECK: %[[SHARE:.*]] = arith.divf %[[ALL]]#1, %[[TOTAL]]
+// CHECK: "kernel.store_global"(%[[SHARE]],
+// CHECK: "kernel.cluster_wait"()
+// CHECK-NEXT: return
+func.func @online_cluster(%m: memref<2xf32>, %x: memref<128x2xf32>, %n: memref<2xf32>, %y: memref<128xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "read", "write"], tile.schedule = {axes = [#d, #k], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %c0 = arith.constant 0 : index
+  %maximum = "tile.load"(%m, %c0, %c0) {map = affine_map<(d, k) -> (k)>} : (memref<2xf32>, index, index) -> vector<1x2xf32>
+  %part = "tile.load"(%x, %c0, %c0) {map = affine_map<(d, k) -> (d, k)>} : (memref<128x2xf32>, index, index) -> vector<128x2xf32>
+  %count = "tile.load"(%n, %c0, %c0) {map = affine_map<(d, k) -> (k)>} : (memref<2xf32>, index, index) -> vector<1x2xf32>
+  %mixed = "tile.reduce_online"(%maximum, %part) {scale = 2.0 : f64, floor = -100.0 : f64, axes = array<i64: 1>} : (vector<1x2xf32>, vector<128x2xf32>) -> vector<128x1xf32>
+  %total = "tile.reduce_online"(%maximum, %count) {scale = 2.0 : f64, floor = -100.0 : f64, axes = array<i64: 1>} : (vector<1x2xf32>, vector<1x2xf32>) -> vector<1x1xf32>
+  %totals = vector.broadcast %total : vector<1x1xf32> to vector<128x1xf32>
+  %share = arith.divf %mixed, %totals : vector<128x1xf32>
+  "tile.store"(%share, %y, %c0, %c0) {map = affine_map<(d, k) -> (d)>} : (vector<128x1xf32>, memref<128xf32>, index, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#n = {name = "n", extent = affine_map<() -> (64)>, layout = array<i64: 64, 32, 2, 1>, walk = "grid"}
+#h = {name = "h", extent = affine_map<() -> (2)>, layout = array<i64: 2, 1, 1, 1>, walk = "grid"}
+
+module {
+module @kernels {
+
+// A thread that holds an axis reads it from the other end by exchanging its registers.
+// CHECK-LABEL: func.func @reverse(
+// CHECK: %[[FIRST:.*]] = "kernel.load_global"(%arg0, %[[AT:.*]]) {cache = "plain"}
+// CHECK: %[[FURTHER:.*]] = arith.addi %[[AT]], %c64
+// CHECK: %[[SECOND:.*]] = "kernel.load_global"(%arg0, %[[FURTHER]]) {cache = "plain"}
+// CHECK-NEXT: "kernel.store_global"(%[[SECOND]], %arg1, %[[AT]])
+// CHECK-NEXT: "kernel.store_global"(%[[FIRST]], %arg1, %[[FURTHER]])
+func.func @reverse(%x: memref<2x64xf32>, %y: memref<2x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#h, #n], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %c0 = arith.constant 0 : index
+  %tile = "tile.load"(%x, %c0, %c0) {map = affine_map<(h, n) -> (h, n)>} : (memref<2x64xf32>, index, index) -> vector<2x64xf32>
+  %reversed = "tile.reverse"(%tile) {axis = 0 : i64} : (vector<2x64xf32>) -> vector<2x64xf32>
+  "tile.store"(%reversed, %y, %c0, %c0) {map = affine_map<(h, n) -> (h, n)>} : (vector<2x64xf32>, memref<2x64xf32>, index, index) -> ()
   return
 }
 

@@ -107,6 +107,143 @@ func.func private @epilogue(%x: tensor<8x64xf32> {primop.kind = "argument", prim
 // -----
 
 #x = affine_map<() -> (8, 64)>
+#w = affine_map<() -> (16, 64)>
+#products = affine_map<() -> (8, 16, 64)>
+#halves = affine_map<() -> (8, 2, 2, 4)>
+#table = affine_map<() -> (8, 4)>
+#all = affine_map<(m, n, k) -> (m, n, k)>
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+
+#identity = affine_map<(i, h, t, j) -> (i, h, t, j)>
+#angle = affine_map<(i, h, t, j) -> (i, j)>
+
+// Rule 2: a view that takes a dimension apart, and its mirror image, use each element once: a rotary embedding, which
+// reads both halves of a head in the other order as well, is an epilogue.
+// CHECK-LABEL: func.func private @rotary(
+// CHECK-NEXT: %[[Y:.*]] = call @rotary_add(
+// CHECK-NEXT: return %[[Y]]
+// CHECK: func.func private @rotary_add(
+// CHECK: %[[SUM:.*]] = "primop.sum"
+// CHECK-NEXT: "primop.mul"(%[[SUM]],
+// CHECK-NEXT: "primop.mul"(%[[SUM]],
+// CHECK-NEXT: "primop.add"
+func.func private @rotary(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<16x64xf32> {primop.kind = "weight", primop.shape = #w}, %cos: tensor<8x4xf32> {primop.kind = "argument", primop.shape = #table}, %sin: tensor<8x4xf32> {primop.kind = "argument", primop.shape = #table}) -> tensor<8x2x2x4xf32> attributes {primop.chunk} {
+  %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<8x64xf32>, tensor<16x64xf32>) -> tensor<8x16x64xf32>
+  %y = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<8x16x64xf32>) -> tensor<8x16xf32>
+  %straight = "primop.mul"(%y, %cos) {space = #halves, maps = [affine_map<(i, h, t, j) -> (i, h * 8 + t * 4 + j)>, #angle]} : (tensor<8x16xf32>, tensor<8x4xf32>) -> tensor<8x2x2x4xf32>
+  %crossed = "primop.mul"(%y, %sin) {space = #halves, maps = [affine_map<(i, h, t, j) -> (i, h * 8 - t * 4 + j + 4)>, #angle]} : (tensor<8x16xf32>, tensor<8x4xf32>) -> tensor<8x2x2x4xf32>
+  %turned = "primop.add"(%straight, %crossed) {space = #halves, maps = [#identity, #identity]} : (tensor<8x2x2x4xf32>, tensor<8x2x2x4xf32>) -> tensor<8x2x2x4xf32>
+  return %turned : tensor<8x2x2x4xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#w = affine_map<() -> (16, 64)>
+#products = affine_map<() -> (8, 16, 64)>
+#halves = affine_map<() -> (8, 2, 2, 4)>
+#heads = affine_map<() -> (8, 2, 8)>
+#cache = affine_map<() -> (32, 2, 8)>
+#rows = affine_map<() -> (8)>
+#all = affine_map<(m, n, k) -> (m, n, k)>
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+
+#identity = affine_map<(i, h, t, j) -> (i, h, t, j)>
+
+// Rule 2: a scatter that writes every element once is the end of an epilogue, also where its view puts the halves back
+// together.
+// CHECK-LABEL: func.func private @into_cache(
+// CHECK-NEXT: %[[CACHE:.*]] = call @into_cache_scatter(
+// CHECK-NEXT: return %[[CACHE]]
+// CHECK: func.func private @into_cache_scatter(
+// CHECK: %[[SUM:.*]] = "primop.sum"
+// CHECK-NEXT: %[[NEW:.*]] = "primop.add"(%[[SUM]], %[[SUM]])
+// CHECK-NEXT: "primop.scatter"(%{{.*}}, %{{.*}}, %[[NEW]])
+func.func private @into_cache(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<16x64xf32> {primop.kind = "weight", primop.shape = #w}, %cache: tensor<32x2x8xf32> {primop.kind = "state", primop.shape = #cache}, %rows: tensor<8xi32> {primop.kind = "argument", primop.shape = #rows}) -> tensor<32x2x8xf32> attributes {primop.chunk} {
+  %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<8x64xf32>, tensor<16x64xf32>) -> tensor<8x16x64xf32>
+  %y = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<8x16x64xf32>) -> tensor<8x16xf32>
+  %new = "primop.add"(%y, %y) {space = #halves, maps = [affine_map<(i, h, t, j) -> (i, h * 8 + t * 4 + j)>, affine_map<(i, h, t, j) -> (i, h * 8 - t * 4 + j + 4)>]} : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x2x2x4xf32>
+  %written = "primop.scatter"(%cache, %rows, %new) {space = #heads, maps = [affine_map<(i, h, d, row) -> (row, h, d)>, affine_map<(i, h, d) -> (i)>, affine_map<(i, h, d) -> (i, h, d floordiv 4, d mod 4)>], extent = 32 : i64, inplace = true} : (tensor<32x2x8xf32>, tensor<8xi32>, tensor<8x2x2x4xf32>) -> tensor<32x2x8xf32>
+  return %written : tensor<32x2x8xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#w = affine_map<() -> (32, 64)>
+#products = affine_map<() -> (8, 32, 64)>
+#flat = affine_map<() -> (256)>
+#all = affine_map<(m, n, k) -> (m, n, k)>
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+
+#flat_view = affine_map<(i) -> (i floordiv 32, i mod 32)>
+
+// Rule 2: so is an op over the contraction's elements in one row.
+// CHECK-LABEL: func.func private @reshaped(
+// CHECK-NEXT: %[[Y:.*]] = call @reshaped_exp2(
+// CHECK-NEXT: return %[[Y]]
+func.func private @reshaped(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<32x64xf32> {primop.kind = "weight", primop.shape = #w}) -> tensor<256xf32> attributes {primop.chunk} {
+  %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<8x64xf32>, tensor<32x64xf32>) -> tensor<8x32x64xf32>
+  %y = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<8x32x64xf32>) -> tensor<8x32xf32>
+  %power = "primop.exp2"(%y) {space = #flat, maps = [#flat_view]} : (tensor<8x32xf32>) -> tensor<256xf32>
+  return %power : tensor<256xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#w = affine_map<() -> (8, 64)>
+#products = affine_map<() -> (8, 8, 64)>
+#y = affine_map<() -> (8, 8)>
+#all = affine_map<(m, n, k) -> (m, n, k)>
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+
+#identity = affine_map<(m, n) -> (m, n)>
+#transposed = affine_map<(m, n) -> (n, m)>
+
+// Rule 2: two views that are no mirror images of each other need two accumulators for each element: a matrix and its
+// transpose ...
+// CHECK-LABEL: func.func private @and_transposed(
+// CHECK-NEXT: %[[Y:.*]] = call @and_transposed_sum(
+// CHECK-NEXT: call @and_transposed_add(%[[Y]])
+func.func private @and_transposed(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<8x64xf32> {primop.kind = "weight", primop.shape = #w}) -> tensor<8x8xf32> attributes {primop.chunk} {
+  %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<8x64xf32>, tensor<8x64xf32>) -> tensor<8x8x64xf32>
+  %y = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<8x8x64xf32>) -> tensor<8x8xf32>
+  %both = "primop.add"(%y, %y) {space = #y, maps = [#identity, #transposed]} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %both : tensor<8x8xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
+#w = affine_map<() -> (32, 64)>
+#products = affine_map<() -> (8, 32, 64)>
+#half = affine_map<() -> (8, 16)>
+#all = affine_map<(m, n, k) -> (m, n, k)>
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+
+#low = affine_map<(m, n) -> (m, n)>
+#high = affine_map<(m, n) -> (m, n + 16)>
+
+// ... or two slices, neither of which reads all of it.
+// CHECK-LABEL: func.func private @slices(
+// CHECK-NEXT: %[[Y:.*]] = call @slices_sum(
+// CHECK-NEXT: call @slices_add(%[[Y]])
+func.func private @slices(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<32x64xf32> {primop.kind = "weight", primop.shape = #w}) -> tensor<8x16xf32> attributes {primop.chunk} {
+  %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<8x64xf32>, tensor<32x64xf32>) -> tensor<8x32x64xf32>
+  %y = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<8x32x64xf32>) -> tensor<8x32xf32>
+  %both = "primop.add"(%y, %y) {space = #half, maps = [#low, #high]} : (tensor<8x32xf32>, tensor<8x32xf32>) -> tensor<8x16xf32>
+  return %both : tensor<8x16xf32>
+}
+
+// -----
+
+#x = affine_map<() -> (8, 64)>
 #w = affine_map<() -> (32, 64)>
 #products = affine_map<() -> (8, 32, 64)>
 #grown = affine_map<() -> (8, 32, 4)>

@@ -1,4 +1,4 @@
-"""Copies that land late, and the handshake between kernels. TMA, mbarrier and bulk copies belong beside these."""
+"""cp.async, whose copies land late, and the handshake between kernels."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class ClusterBarrier:
         self.parked = np.zeros(batch.size, bool)  # at a wait, with the rest of the warp
         self.told = np.zeros_like(order.known)  # by each warp in the phase that goes on
         self.relaxed = np.zeros(len(order.known), bool)
-        self.heard = np.zeros((batch.size // self.size, order.warps), np.int64)  # by each cluster, in the last phase
+        self.heard = np.zeros((batch.size // self.size, order.known.shape[1]), np.int64)  # by each cluster, in the last phase
         self.waited = np.zeros(batch.size, bool)
         batch.on_exit.append(self.settle)
 

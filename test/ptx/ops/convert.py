@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PRED = TYPES["pred"]
 WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "global": 0, "const": 0, "param": 0}
+WINDOWS |= {"shared::cta": SHARED_WINDOW, "shared::cluster": SHARED_WINDOW}
 
 
 def _odd(values: Array) -> Array:

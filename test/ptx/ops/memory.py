@@ -152,7 +152,7 @@ def atom(at: Decoder) -> Run:
 @instruction("prefetch", "prefetchu")
 def prefetch(at: Decoder) -> Run:
     space(at)
-    at.need("L1", "L2", "L2::evict_last", "L2::evict_normal")
+    at.need("L1", "L2", "L2::evict_last", "L2::evict_normal", "tensormap")
     read = at.address(at.expect(1) - 1)
 
     def run(batch: Batch, lanes: Lanes) -> None:
@@ -166,8 +166,6 @@ def fence(at: Decoder) -> Run:
     """Memory is in order here anyway; that another block may look is for the launch to say (`cross_block`)."""
     at.take("acq_rel", "sc", "acquire", "release")
     at.need(*SCOPES, "gl", "proxy")
-    at.take("alias", "async", "async::generic")
-    while at.take("global", "shared::cta", "shared::cluster"):
-        pass
+    at.take("alias", "async::generic")
     at.expect(0)
     return lambda batch, lanes: None

@@ -18,10 +18,18 @@ func.func @cache(%buffer: memref<256xf32, 1>, %i: index) {
 
 // -----
 
-// A barrier takes and gives nothing.
+// A barrier takes and gives nothing, and neither does one half of a cluster's barrier.
 func.func @barrier() {
   // expected-error@+1 {{expects exactly 0 results, but got 1}}
   %token = "kernel.barrier"() : () -> index
+  return
+}
+
+// -----
+
+func.func @cluster_arrive() {
+  // expected-error@+1 {{expects exactly 0 results, but got 1}}
+  %token = "kernel.cluster_arrive"() : () -> index
   return
 }
 
@@ -77,11 +85,11 @@ func.func @warp_reduce(%value: f32, %vector: vector<4xf32>) {
 
 // -----
 
-// Another block's shared memory is read a scalar at a time.
+// Another block's shared memory is read a scalar at a time, or four of its elements.
 func.func @load_remote(%global: memref<256xf32, 1>, %shared: memref<256xf32, 3>, %i: index) {
   // expected-error@+1 {{'kernel.load_remote' op buffer must be one-dimensional in address space 3, but is memref<256xf32, 1>}}
   %space = "kernel.load_remote"(%global, %i, %i) : (memref<256xf32, 1>, index, index) -> f32
-  // expected-error@+1 {{result must be a scalar, but is vector<2xf32>}}
-  %wide = "kernel.load_remote"(%shared, %i, %i) : (memref<256xf32, 3>, index, index) -> vector<2xf32>
+  // expected-error@+1 {{result must be a scalar or a vector of a multiple of four, but is vector<2xf32>}}
+  %narrow = "kernel.load_remote"(%shared, %i, %i) : (memref<256xf32, 3>, index, index) -> vector<2xf32>
   return
 }

@@ -55,14 +55,19 @@ func.func @launch() {
   return
 }
 
-// Blocks of a cluster know their number, wait for each other and read each other's shared memory.
+// Blocks of a cluster know their number, wait for each other in two steps and read each other's shared memory, four
+// elements at a time or one.
 // CHECK-LABEL: func.func @cluster
 // CHECK: %[[RANK:.*]] = "kernel.cluster_rank"() : () -> index
-// CHECK: "kernel.cluster_barrier"() : () -> ()
+// CHECK: "kernel.cluster_arrive"() : () -> ()
+// CHECK: "kernel.cluster_wait"() : () -> ()
 // CHECK: "kernel.load_remote"(%{{.*}}, %{{.*}}, %[[RANK]]) : (memref<32xf32, 3>, index, index) -> f32
+// CHECK: "kernel.load_remote"(%{{.*}}, %{{.*}}, %[[RANK]]) : (memref<32xf32, 3>, index, index) -> vector<8xf32>
 func.func @cluster(%parts: memref<32xf32, 3>, %i: index) {
   %rank = "kernel.cluster_rank"() : () -> index
-  "kernel.cluster_barrier"() : () -> ()
+  "kernel.cluster_arrive"() : () -> ()
+  "kernel.cluster_wait"() : () -> ()
   %remote = "kernel.load_remote"(%parts, %i, %rank) : (memref<32xf32, 3>, index, index) -> f32
+  %eight = "kernel.load_remote"(%parts, %i, %rank) : (memref<32xf32, 3>, index, index) -> vector<8xf32>
   return
 }

@@ -108,7 +108,7 @@ func.func @index(%i: index) {
 
 // -----
 
-// A reduction names axes of its tile, each once and in order, and they keep size 1.
+// A reduction names axes of its tile, each once and in order; they keep size 1, or a part for each of some threads.
 func.func @reduce(%x: vector<4x8xf32>) {
   // expected-error@+1 {{'tile.reduce' op axes must be a non-empty ascending list below 2, but is [2]}}
   %outside = "tile.reduce"(%x) {kind = "add", axes = array<i64: 2>} : (vector<4x8xf32>) -> vector<4x8xf32>
@@ -116,6 +116,49 @@ func.func @reduce(%x: vector<4x8xf32>) {
   %rank = "tile.reduce"(%x) {kind = "add", axes = array<i64: 1>} : (vector<4x8xf32>) -> vector<4xf32>
   // expected-error@+1 {{result must be vector<1x1xf32>, but is vector<1x1xf16>}}
   %element = "tile.reduce"(%x) {kind = "max", axes = array<i64: 0, 1>} : (vector<4x8xf32>) -> vector<1x1xf16>
+  // expected-error@+1 {{result must be vector<4x1xf32>, but is vector<4x3xf32>}}
+  %parts = "tile.reduce"(%x) {kind = "add", axes = array<i64: 1>} : (vector<4x8xf32>) -> vector<4x3xf32>
+  // expected-error@+1 {{result must be vector<4x1xf32>, but is vector<2x1xf32>}}
+  %stays = "tile.reduce"(%x) {kind = "add", axes = array<i64: 1>} : (vector<4x8xf32>) -> vector<2x1xf32>
+  return
+}
+
+// -----
+
+// An online reduction follows the rules of a reduction; each part has a maximum, which may be one along axes that stay.
+func.func @reduce_online(%x: vector<4x8xf32>, %rows: vector<4x1xf32>, %half: vector<2x8xf32>, %flat: vector<8xf32>) {
+  // expected-error@+1 {{'tile.reduce_online' op axes must be a non-empty ascending list below 2, but is []}}
+  %none = "tile.reduce_online"(%x, %x) {scale = 1.0 : f64, floor = -1.0 : f64, axes = array<i64>} : (vector<4x8xf32>, vector<4x8xf32>) -> vector<4x8xf32>
+  // expected-error@+1 {{result must be vector<4x1xf32>, but is vector<1x8xf32>}}
+  %result = "tile.reduce_online"(%x, %x) {scale = 1.0 : f64, floor = -1.0 : f64, axes = array<i64: 1>} : (vector<4x8xf32>, vector<4x8xf32>) -> vector<1x8xf32>
+  // expected-error@+1 {{maximum must have the shape of value, or 1 along axes that stay, but is vector<4x1xf32>}}
+  %reduced = "tile.reduce_online"(%rows, %x) {scale = 1.0 : f64, floor = -1.0 : f64, axes = array<i64: 1>} : (vector<4x1xf32>, vector<4x8xf32>) -> vector<4x1xf32>
+  // expected-error@+1 {{maximum must have the shape of value, or 1 along axes that stay, but is vector<2x8xf32>}}
+  %stays = "tile.reduce_online"(%half, %x) {scale = 1.0 : f64, floor = -1.0 : f64, axes = array<i64: 1>} : (vector<2x8xf32>, vector<4x8xf32>) -> vector<4x1xf32>
+  // expected-error@+1 {{maximum must have the shape of value, or 1 along axes that stay, but is vector<8xf32>}}
+  %rank = "tile.reduce_online"(%flat, %x) {scale = 1.0 : f64, floor = -1.0 : f64, axes = array<i64: 1>} : (vector<8xf32>, vector<4x8xf32>) -> vector<4x1xf32>
+  return
+}
+
+// -----
+
+// An online reduction says how its parts are mended.
+func.func @reduce_online_scale(%x: vector<4x8xf32>) {
+  // expected-error@+1 {{'tile.reduce_online' op attribute "scale" is expected but not provided}}
+  %y = "tile.reduce_online"(%x, %x) {floor = -1.0 : f64, axes = array<i64: 1>} : (vector<4x8xf32>, vector<4x8xf32>) -> vector<4x1xf32>
+  return
+}
+
+// -----
+
+// A reversed tile has the type that it had, and the axis is one of its own.
+func.func @reverse(%x: vector<4x8xf32>) {
+  // expected-error@+1 {{'tile.reverse' op result must have the type of value, vector<4x8xf32>, but has vector<8x4xf32>}}
+  %type = "tile.reverse"(%x) {axis = 1 : i64} : (vector<4x8xf32>) -> vector<8x4xf32>
+  // expected-error@+1 {{axis must be below 2, but is 2}}
+  %outside = "tile.reverse"(%x) {axis = 2 : i64} : (vector<4x8xf32>) -> vector<4x8xf32>
+  // expected-error@+1 {{axis must be below 2, but is -1}}
+  %from_the_end = "tile.reverse"(%x) {axis = -1 : i64} : (vector<4x8xf32>) -> vector<4x8xf32>
   return
 }
 

@@ -48,16 +48,30 @@ func.func @compute(%i: index, %j: index, %x: vector<4x32xf32>, %lhs: vector<4x1x
   return
 }
 
-// An axis that is spread over a cluster may keep one result for each of its blocks, which is repeated to their threads,
-// or combined in a second step where an element is stored.
-// CHECK-LABEL: func.func @cluster
+// An axis may keep one part for each of its threads. Parts are repeated to what their thread holds, or combined later:
+// plainly, or each relative to its own maximum, which may be one for all along an axis that stays.
+// CHECK-LABEL: func.func @parts
 // CHECK-SAME: %[[X:.*]]: vector<4x32xf32>
-// CHECK: %[[PARTS:.*]] = "tile.reduce"(%[[X]]) {axes = array<i64: 1>, kind = "max"} : (vector<4x32xf32>) -> vector<4x2xf32>
-// CHECK: "tile.spread"(%[[PARTS]]) : (vector<4x2xf32>) -> vector<4x32xf32>
-// CHECK: "tile.reduce"(%[[PARTS]]) {axes = array<i64: 1>, kind = "max", owned = true} : (vector<4x2xf32>) -> vector<4x1xf32>
-func.func @cluster(%x: vector<4x32xf32>) {
-  %parts = "tile.reduce"(%x) {kind = "max", axes = array<i64: 1>} : (vector<4x32xf32>) -> vector<4x2xf32>
-  %repeated = "tile.spread"(%parts) : (vector<4x2xf32>) -> vector<4x32xf32>
-  %whole = "tile.reduce"(%parts) {kind = "max", axes = array<i64: 1>, owned = true} : (vector<4x2xf32>) -> vector<4x1xf32>
+// CHECK: %[[PARTS:.*]] = "tile.reduce"(%[[X]]) {axes = array<i64: 1>, kind = "max"} : (vector<4x32xf32>) -> vector<4x8xf32>
+// CHECK: %[[LARGEST:.*]] = "tile.reduce"(%[[X]]) {axes = array<i64: 0, 1>, kind = "max"} : (vector<4x32xf32>) -> vector<1x8xf32>
+// CHECK: "tile.spread"(%[[PARTS]]) : (vector<4x8xf32>) -> vector<4x32xf32>
+// CHECK: "tile.reduce"(%[[PARTS]]) {axes = array<i64: 1>, kind = "max"} : (vector<4x8xf32>) -> vector<4x1xf32>
+// CHECK: "tile.reduce_online"(%[[PARTS]], %[[PARTS]]) {axes = array<i64: 1>, floor = -1.000000e+30 : f64, scale = 1.500000e+00 : f64} : (vector<4x8xf32>, vector<4x8xf32>) -> vector<4x1xf32>
+// CHECK: "tile.reduce_online"(%[[LARGEST]], %[[PARTS]]) {{.*}} : (vector<1x8xf32>, vector<4x8xf32>) -> vector<4x1xf32>
+func.func @parts(%x: vector<4x32xf32>) {
+  %parts = "tile.reduce"(%x) {kind = "max", axes = array<i64: 1>} : (vector<4x32xf32>) -> vector<4x8xf32>
+  %largest = "tile.reduce"(%x) {kind = "max", axes = array<i64: 0, 1>} : (vector<4x32xf32>) -> vector<1x8xf32>
+  %repeated = "tile.spread"(%parts) : (vector<4x8xf32>) -> vector<4x32xf32>
+  %whole = "tile.reduce"(%parts) {kind = "max", axes = array<i64: 1>} : (vector<4x8xf32>) -> vector<4x1xf32>
+  %own = "tile.reduce_online"(%parts, %parts) {scale = 1.5 : f64, floor = -1.0e30 : f64, axes = array<i64: 1>} : (vector<4x8xf32>, vector<4x8xf32>) -> vector<4x1xf32>
+  %common = "tile.reduce_online"(%largest, %parts) {scale = 1.5 : f64, floor = -1.0e30 : f64, axes = array<i64: 1>} : (vector<1x8xf32>, vector<4x8xf32>) -> vector<4x1xf32>
+  return
+}
+
+// A tile is read from its other end along one axis.
+// CHECK-LABEL: func.func @reverse
+// CHECK: "tile.reverse"(%{{.*}}) {axis = 1 : i64} : (vector<4x32xbf16>) -> vector<4x32xbf16>
+func.func @reverse(%x: vector<4x32xbf16>) {
+  %y = "tile.reverse"(%x) {axis = 1 : i64} : (vector<4x32xbf16>) -> vector<4x32xbf16>
   return
 }

@@ -1,0 +1,299 @@
+"""What each kernel op is in NVVM and LLVM: one rule per op, in the order of the dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlir import ir
+from mlir.dialects import arith, llvm, nvvm, vector
+
+from tilec.dialects import kernel
+from tilec.dialects.tile import ReduceKind
+from tilec.pipelines.layouts import combiner
+from tilec.pipelines.passes import PassFailure
+from tilec.runtime.artifact import ITEM_BYTES
+
+GENERIC = -(1 << 31)  # LLVM's marker for "this index is an operand"
+Rule = Callable[[ir.OpView], ir.Value | list[ir.Value] | None]
+RULES: dict[str, Rule] = {}
+
+
+def rule(op: type) -> Callable[[Rule], Rule]:
+    """Registers what an op becomes: the function gives the replacements of its results, if it has any."""
+    def register(function: Rule) -> Rule:
+        RULES[op.OPERATION_NAME] = function  # type: ignore[attr-defined]
+        return function
+    return register
+
+
+def i64(value: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+
+def element_of(kind: ir.Type) -> ir.Type:
+    return kind.element_type if isinstance(kind, ir.VectorType) else kind
+
+
+def width_of(kind: ir.Type) -> int:
+    return ITEM_BYTES[str(element_of(kind))] * (kind.shape[0] if isinstance(kind, ir.VectorType) else 1)
+
+
+def address_of(pointer: ir.Value, offset: ir.Value, element: ir.Type) -> ir.Value:
+    i64 = ir.IntegerType.get_signless(64)
+    stored = ir.IntegerType.get_signless(8) if str(element) == "i1" else element
+    wide = arith.index_cast(i64, offset)
+    return llvm.getelementptr(pointer.type, pointer, [wide], ir.DenseI32ArrayAttr.get([GENERIC]), stored, 0)
+
+
+def _load(op: ir.OpView) -> ir.Value:
+    kind = op.results[0].type
+    element = element_of(kind)
+    address = address_of(op.buffer, op.offset, element)
+    if str(element) == "i1":
+        byte = ir.IntegerType.get_signless(8)
+        stored = ir.VectorType.get(list(kind.shape), byte) if isinstance(kind, ir.VectorType) else byte
+        value = llvm.load(stored, address, alignment=1)
+        return arith.cmpi(arith.CmpIPredicate.ne, value, _zero(stored))
+    return llvm.load(kind, address, alignment=width_of(kind))
+
+
+def _stream(op: ir.OpView) -> ir.Value:
+    """A 16-byte load with cache hints, which only assembly can say; `volatile` keeps it above the wait it was put before."""
+    word, kind = ir.IntegerType.get_signless(32), op.results[0].type
+    address = address_of(op.buffer, op.offset, element_of(kind))
+    struct = ir.Type.parse("!llvm.struct<(i32, i32, i32, i32)>")
+    loaded = llvm.inline_asm(struct, [address], "ld.global.L1::no_allocate.L2::256B.v4.b32 {$0, $1, $2, $3}, [$4];",
+                             "=r,=r,=r,=r,l,~{memory}", has_side_effects=True, asm_dialect=0)
+    words = [llvm.extractvalue(word, loaded, ir.DenseI64ArrayAttr.get([i])) for i in range(4)]
+    return vector.bitcast(kind, vector.from_elements(ir.VectorType.get([4], word), words))
+
+
+def _store(op: ir.OpView) -> None:
+    kind = op.value.type
+    element, value = element_of(kind), op.value
+    address = address_of(op.buffer, op.offset, element)
+    if str(element) == "i1":
+        byte = ir.IntegerType.get_signless(8)
+        value = arith.extui(ir.VectorType.get(list(kind.shape), byte) if isinstance(kind, ir.VectorType) else byte, value)
+        llvm.store(value, address, alignment=1)
+    else:
+        llvm.store(value, address, alignment=width_of(kind))
+
+
+def _zero(kind: ir.Type) -> ir.Value:
+    attribute = ir.IntegerAttr.get(element_of(kind), 0)
+    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, attribute) if isinstance(kind, ir.VectorType)
+                          else attribute)
+
+
+@rule(kernel.ThreadId)
+def _thread_id(op: ir.OpView) -> ir.Value:
+    return arith.index_cast(ir.IndexType.get(), nvvm.read_ptx_sreg_tid_x(ir.IntegerType.get_signless(32)))
+
+
+@rule(kernel.BlockId)
+def _block_id(op: ir.OpView) -> ir.Value:
+    read = {kernel.Dimension.X: nvvm.read_ptx_sreg_ctaid_x, kernel.Dimension.Y: nvvm.read_ptx_sreg_ctaid_y,
+            kernel.Dimension.Z: nvvm.read_ptx_sreg_ctaid_z}[op.dimension]
+    return arith.index_cast(ir.IndexType.get(), read(ir.IntegerType.get_signless(32)))
+
+
+@rule(kernel.LoadGlobal)
+def _load_global(op: ir.OpView) -> ir.Value:
+    is_vector = isinstance(op.result.type, ir.VectorType)
+    return _stream(op) if op.cache is kernel.Cache.STREAM and is_vector and width_of(op.result.type) == 16 else _load(op)
+
+
+@rule(kernel.LoadShared)
+def _load_shared(op: ir.OpView) -> ir.Value:
+    return _load(op)
+
+
+@rule(kernel.StoreGlobal)
+def _store_global(op: ir.OpView) -> None:
+    _store(op)
+
+
+@rule(kernel.StoreShared)
+def _store_shared(op: ir.OpView) -> None:
+    _store(op)
+
+
+@rule(kernel.Barrier)
+def _barrier(op: ir.OpView) -> None:
+    if op.threads is None:
+        nvvm.barrier0()
+    else:
+        nvvm.BarrierOp(None, barrierId=_word(1), numberOfThreads=_word(op.threads))
+
+
+@rule(kernel.ClusterRank)
+def _cluster_rank(op: ir.OpView) -> ir.Value:
+    word = ir.IntegerType.get_signless(32)
+    rank = llvm.inline_asm(word, [], "mov.u32 $0, %cluster_ctarank;", "=r", asm_dialect=0)
+    return arith.index_cast(ir.IndexType.get(), rank)
+
+
+@rule(kernel.ClusterArrive)
+def _cluster_arrive(op: ir.OpView) -> None:
+    nvvm.cluster_arrive(aligned=True)
+
+
+@rule(kernel.ClusterWait)
+def _cluster_wait(op: ir.OpView) -> None:
+    nvvm.cluster_wait(aligned=True)
+
+
+@rule(kernel.LoadRemote)
+def _load_remote(op: ir.OpView) -> ir.Value:
+    word, kind = ir.IntegerType.get_signless(32), op.result.type
+    element = element_of(kind)
+    address = llvm.ptrtoint(word, address_of(op.buffer, op.offset, element))
+    rank = arith.index_cast(word, op.rank)
+    if ITEM_BYTES[str(element)] != 4:
+        raise PassFailure(f"only 4-byte elements are read from another block, not {kind}", op.operation.location)
+    register = "=f" if str(element) == "f32" else "=r"
+    remote = llvm.inline_asm(word, [address, rank], "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", asm_dialect=0)
+    if not isinstance(kind, ir.VectorType):
+        return llvm.inline_asm(kind, [remote], "ld.shared::cluster.b32 $0, [$1];", f"{register},r,~{{memory}}",
+                               has_side_effects=True, asm_dialect=0)
+    four = ir.Type.parse(f"!llvm.struct<({', '.join([str(element)] * 4)})>")
+    parts = []
+    for start in range(0, kind.shape[0], 4):
+        loaded = llvm.inline_asm(four, [remote], f"ld.shared::cluster.v4.b32 {{$0, $1, $2, $3}}, [$4+{4 * start}];",
+                                 ",".join([register] * 4) + ",r,~{memory}", has_side_effects=True, asm_dialect=0)
+        parts += [llvm.extractvalue(element, loaded, ir.DenseI64ArrayAttr.get([i])) for i in range(4)]
+    return vector.from_elements(kind, parts)
+
+
+@rule(kernel.GridWait)
+def _grid_wait(op: ir.OpView) -> None:
+    llvm.inline_asm(None, [], "griddepcontrol.wait;", "~{memory}", has_side_effects=True, asm_dialect=0)
+
+
+@rule(kernel.LaunchDependents)
+def _launch_dependents(op: ir.OpView) -> None:
+    llvm.inline_asm(None, [], "griddepcontrol.launch_dependents;", "", has_side_effects=True, asm_dialect=0)
+
+
+@rule(kernel.WarpReduce)
+def _warp_reduce(op: ir.OpView) -> ir.Value:
+    word, value, kind = ir.IntegerType.get_signless(32), op.value, op.value.type
+    combine = combiner(ReduceKind(op.kind), kind)
+    everyone, clamp = arith.constant(word, -1), arith.constant(word, 31)
+    for bit in sorted(op.lanes, reverse=True):
+        step = arith.constant(word, bit)
+
+        def shuffled(v: ir.Value, step: ir.Value = step) -> ir.Value:
+            return nvvm.shfl_sync(v.type, everyone, v, step, clamp, nvvm.ShflKind.bfly)
+
+        if width_of(kind) == 8:  # two words
+            halves = ir.VectorType.get([2], word)
+            words = llvm.bitcast(halves, value)
+            parts = [shuffled(vector.extract(words, [], [i])) for i in (0, 1)]
+            other = llvm.bitcast(kind, vector.from_elements(halves, parts))
+        else:
+            other = shuffled(value)
+        value = combine(value, other)
+    return value
+
+
+# --- Asynchronous copies and tensor cores -----------------------------------------------------------------------------
+
+FOREVER = 10_000_000  # nanoseconds that one try of a wait may take
+
+
+def _barrier_of(op: ir.OpView) -> ir.Value:
+    return address_of(op.barriers, op.index, ir.IntegerType.get_signless(64))
+
+
+def _word(value: int | ir.Value) -> ir.Value:
+    word = ir.IntegerType.get_signless(32)
+    return arith.constant(word, value) if isinstance(value, int) else arith.index_cast(word, value)
+
+
+@rule(kernel.MbarrierInit)
+def _mbarrier_init(op: ir.OpView) -> None:
+    nvvm.mbarrier_init(_barrier_of(op), _word(op.count))
+
+
+@rule(kernel.FenceMbarriers)
+def _fence_mbarriers(op: ir.OpView) -> None:
+    nvvm.fence_mbarrier_init()
+
+
+@rule(kernel.MbarrierExpect)
+def _mbarrier_expect(op: ir.OpView) -> None:
+    nvvm.MBarrierArriveExpectTxOp(None, _barrier_of(op), _word(op.bytes))
+
+
+@rule(kernel.MbarrierArrive)
+def _mbarrier_arrive(op: ir.OpView) -> None:
+    nvvm.MBarrierArriveOp(None, _barrier_of(op))
+
+
+@rule(kernel.MbarrierWait)
+def _mbarrier_wait(op: ir.OpView) -> None:
+    nvvm.mbarrier_try_wait_parity(_barrier_of(op), _word(op.parity), _word(FOREVER))
+
+
+@rule(kernel.TmaLoad)
+def _tma_load(op: ir.OpView) -> None:
+    into = llvm.addrspacecast(llvm.PointerType.get(7), address_of(op.buffer, op.offset, op.element))
+    nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(into, op.tensor_map, [_word(op.x), _word(op.y)], _barrier_of(op), [])
+
+
+def _descriptor(buffer: ir.Value, offset: ir.Value, element: ir.Type) -> ir.Value:
+    """How a tile of 128-byte rows lies in shared memory: address, 1024 bytes between groups of eight rows, swizzle."""
+    wide, word = ir.IntegerType.get_signless(64), ir.IntegerType.get_signless(32)
+    place = llvm.ptrtoint(word, address_of(buffer, offset, element))
+    low = arith.shrui(arith.andi(place, arith.constant(word, 0x3FFFF)), arith.constant(word, 4))
+    return arith.ori(arith.extui(wide, low), arith.constant(wide, 1 << 16 | 64 << 32 | 1 << 62))
+
+
+@rule(kernel.Wgmma)
+def _wgmma(op: ir.OpView) -> list[ir.Value]:
+    wide, values = ir.IntegerType.get_signless(64), list(op.acc)
+    struct = _struct(len(values))
+    total = llvm.mlir_undef(struct)
+    for i, value in enumerate(values):
+        total = llvm.insertvalue(total, value, ir.DenseI64ArrayAttr.get([i]))
+    lhs, rhs = _descriptor(op.lhs, op.lhs_offset, op.element), _descriptor(op.rhs, op.rhs_offset, op.element)
+    kind = ir.Attribute.parse(f"#nvvm.wgmma_type<{op.element}>")
+    shape = ir.Attribute.parse(f"#nvvm.shape<m = 64, n = {op.columns}, k = 16>")
+    one, keep, f32_kind, row, column = (ir.Attribute.parse(f"#nvvm.{text}") for text in (
+        "wgmma_scale_out<one>", "wgmma_scale_in<one>", "wgmma_type<f32>", "mma_layout<row>", "mma_layout<col>"))
+    nvvm.wgmma_fence_aligned()
+    for step in range(op.depth // 16):
+        ahead = arith.constant(wide, 2 * step)  # 32 bytes
+        total = nvvm.WgmmaMmaAsyncOp(struct, total, arith.addi(lhs, ahead), arith.addi(rhs, ahead), shape, kind, kind, f32_kind,
+                                     one, keep, keep, row, column).results_
+    nvvm.wgmma_commit_group_sync_aligned()
+    return _members(total, len(values))
+
+
+def _struct(count: int) -> ir.Type:
+    return ir.Type.parse(f"!llvm.struct<({', '.join(['f32'] * count)})>")
+
+
+def _members(struct: ir.Value, count: int) -> list[ir.Value]:
+    return [llvm.extractvalue(ir.F32Type.get(), struct, ir.DenseI64ArrayAttr.get([i])) for i in range(count)]
+
+
+@rule(kernel.WgmmaWait)
+def _wgmma_wait(op: ir.OpView) -> list[ir.Value]:
+    """The values pass through the wait, so that nothing that uses them can move before it."""
+    values = list(op.acc)
+    if not values:
+        nvvm.wgmma_wait_group_sync_aligned(op.running)
+        return []
+    ties = ",".join(["=f"] * len(values) + [str(i) for i in range(len(values))] + ["~{memory}"])
+    waited = llvm.inline_asm(_struct(len(values)), values, f"wgmma.wait_group.sync.aligned {op.running};", ties,
+                             has_side_effects=True, asm_dialect=0)
+    return _members(waited, len(values))
+
+
+@rule(kernel.SetRegisters)
+def _set_registers(op: ir.OpView) -> None:
+    action = nvvm.SetMaxRegisterAction.increase if op.more else nvvm.SetMaxRegisterAction.decrease
+    nvvm.setmaxregister(op.count, action)

@@ -1,0 +1,271 @@
+"""Tiles that come through shared memory, and products by tensor cores: the part of a GPU's lowering for rings and roles.
+
+Every slot of a ring has two barriers, full and empty, whose phases alternate: in turn t a slot is filled for the time
+t floordiv slots, and waiting for that needs its parity. One thread of the producer fetches by TMA; a group of four warps
+says with one arrival that it has done with a slot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from mlir import ir
+from mlir.dialects import arith, scf
+
+from tilec.dialects import kernel, tile
+from tilec.dialects.index_expr import Dim, Linear, map_results
+from tilec.dialects.schedule import Schedule
+from tilec.pipelines.layouts import Coordinates, Fragments
+from tilec.pipelines.passes import PassFailure
+from tilec.pipelines.primop.structure import defining_op, offset_of
+from tilec.pipelines.thread_reductions import ThreadReductions, in_space
+from tilec.runtime.artifact import ITEM_BYTES
+
+GROUP = 128  # threads that work on one product
+ROW_BYTES = 128  # of a tile in shared memory: the span of a swizzle
+TENSOR_MAP = 4  # address space
+REGISTERS = {2: (40, 232), 3: (32, 160)}  # of a thread of the producer and of the others, by the groups that compute
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """How a TMA load sees a buffer, argument number `argument`: rows of `width` elements, boxes of `rows` x `columns`."""
+
+    argument: int
+    element: str
+    width: int
+    height: int
+    columns: int
+    rows: int
+
+    def to_attribute(self) -> ir.Attribute:
+        number = ir.IntegerType.get_signless(64)
+        fields = {n: ir.IntegerAttr.get(number, getattr(self, n)) for n in ("argument", "width", "height", "columns", "rows")}
+        return ir.DictAttr.get({**fields, "element": ir.StringAttr.get(self.element)})
+
+
+@dataclass
+class _Ring:
+    slots: int
+    bytes: int
+    elements: int
+    memory: ir.Value
+    full: ir.Value
+    empty: ir.Value
+
+
+def roles(schedule: Schedule) -> bool:
+    """Whether a schedule has threads that only fetch."""
+    return schedule.tensor and schedule.stages > 1
+
+
+class TensorCores(ThreadReductions):
+    """Lowers rings, fetches, roles and products by tensor cores."""
+
+    def __init__(self, schedule: Schedule, padded: bool) -> None:
+        super().__init__(schedule, padded)
+        self.rings: dict[ir.Value, _Ring] = {}
+        self.places: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}  # slots: memory and offset
+        self.tensor_maps: dict[TensorMap, ir.Value] = {}
+        self.groups = schedule.threads // GROUP
+        self.running = False  # products may not have ended
+
+    def lower(self, op: ir.OpView) -> None:
+        if isinstance(op, tile.Ring):
+            self.rings[op.result] = self._lower_ring(op)
+        elif isinstance(op, tile.Fetch):
+            self._lower_fetch(op)
+        elif isinstance(op, tile.Await):
+            self._lower_await(op)
+        elif isinstance(op, tile.Release):
+            self._lower_release(op)
+        elif isinstance(op, tile.DotShared):
+            self.tiles[op.result] = self._lower_dot(op)
+        elif isinstance(op, tile.Producer):
+            threads = self._index(self.schedule.threads)
+            self.scalars[op.result] = arith.cmpi(arith.CmpIPredicate.uge, self.thread_number, threads)
+        elif isinstance(op, scf.IfOp) and isinstance(defining_op(op.operands[0]), tile.Producer):
+            self._lower_roles(op)
+        else:
+            super().lower(op)
+
+    # Rings --------------------------------------------------------------------------------------------------------
+
+    def _lower_ring(self, op: tile.Ring) -> _Ring:
+        kind, number = ir.MemRefType(op.result.type), len(self.rings)
+        slots, rows, columns = kind.shape
+        size = rows * columns
+        if columns * ITEM_BYTES[str(kind.element_type)] != ROW_BYTES:
+            raise PassFailure(f"rows of a tile for tensor cores must have {ROW_BYTES} bytes, but are {columns} x "
+                              f"{kind.element_type}", op.operation.location)
+        memory = kernel.Shared(symbol=f"ring{number}", align=1024, result=ir.MemRefType.get(
+            [slots * size], kind.element_type, memory_space=in_space(3))).result
+        barriers = ir.MemRefType.get([slots], ir.IntegerType.get_signless(64), memory_space=in_space(3))
+        full, empty = (kernel.Shared(symbol=f"ring{number}_{name}", result=barriers).result for name in ("full", "empty"))
+        with self._when(self._is(self.thread_number, 0)):
+            for slot in range(slots):
+                kernel.MbarrierInit(count=1, barriers=full, index=self._index(slot))
+                kernel.MbarrierInit(count=self.groups, barriers=empty, index=self._index(slot))
+            kernel.FenceMbarriers()
+        if not isinstance(_next(op.operation), tile.Ring):
+            kernel.Barrier()
+        return _Ring(slots, size * ITEM_BYTES[str(kind.element_type)], size, memory, full, empty)
+
+    def _turn(self, ring: _Ring, turn: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """The slot of a turn, and the parity of its phase."""
+        turn, slots = self.scalars[turn], self._index(ring.slots)
+        slot = self.remember(("slot", turn, ring.slots), lambda: arith.remui(turn, slots))
+        parity = self.remember(("parity", turn, ring.slots), lambda: arith.remui(arith.divui(turn, slots), self._index(2)))
+        return slot, parity
+
+    def _lower_fetch(self, op: tile.Fetch) -> None:
+        ring = self.rings[op.ring]
+        slot, parity = self._turn(ring, op.turn)
+        tensor_map, x, y = self._place_of(op)
+        one_thread = None if roles(self.schedule) else self._is(self.thread_number, 0)
+        with self._when(one_thread):
+            opposite = arith.subi(self._index(1), parity)
+            kernel.MbarrierWait(barriers=ring.empty, index=slot, parity=opposite)
+            kernel.MbarrierExpect(bytes=ring.bytes, barriers=ring.full, index=slot)
+            kernel.TmaLoad(
+                element=ir.MemRefType(op.ring.type).element_type, tensor_map=tensor_map, x=x, y=y, buffer=ring.memory,
+                offset=self._scaled(slot, ring.elements), barriers=ring.full, index=slot)
+
+    def _place_of(self, op: tile.Fetch) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """The tensor map of a fetch, and the column and row of the tile in it.
+
+        A row is what one step along the last of `rows` skips in memory: what is left of the offset is the column.
+        """
+        source = ir.MemRefType(op.source.type)
+        offset = offset_of(map_results(op.map), list(source.shape))
+        _, rows, columns = ir.MemRefType(op.ring.type).shape
+        width = offset.coefficient(Dim(op.rows[-1])) if op.rows else prod(source.shape)
+        step = width
+        for axis in reversed(op.rows):
+            if width <= 0 or offset.coefficient(Dim(axis)) != step:
+                raise PassFailure("the rows of a tile must be at equal distances in memory", op.operation.location)
+            step *= self.schedule.axes[axis].tile
+        if offset.coefficient(Dim(op.column)) != 1 or offset.nonlinear_atoms() & {Dim(a) for a in (*op.rows, op.column)}:
+            raise PassFailure("a tile must be contiguous along its columns", op.operation.location)
+        y = Linear(offset.constant // width, tuple((a, c // width) for a, c in offset.terms if c % width == 0))
+        x = offset - y * width
+        height = -(-prod(source.shape) // width)
+        described = TensorMap(self.arguments[self.scalars[op.source]], str(source.element_type), width, height, columns, rows)
+        if described not in self.tensor_maps:
+            self.tensor_maps[described] = self.add_tensor_map()
+        origins, symbols = [self.scalars[v] for v in op.origin][:op.map.n_dims], \
+            [self.scalars[v] for v in op.origin][op.map.n_dims:]
+        return self.tensor_maps[described], self.apply(x, origins, symbols), self.apply(y, origins, symbols)
+
+    def _lower_await(self, op: tile.Await) -> None:
+        ring = self.rings[op.ring]
+        slot, parity = self._turn(ring, op.turn)
+        kernel.MbarrierWait(barriers=ring.full, index=slot, parity=parity)
+        self.places[op.result] = (ring.memory, self._scaled(slot, ring.elements))
+
+    def _lower_release(self, op: tile.Release) -> None:
+        ring = self.rings[op.ring]
+        slot, _ = self._turn(ring, op.turn)
+        if not isinstance(_previous(op.operation), tile.Release):
+            kernel.WgmmaWait(running=op.running)
+        first = arith.remui(self.thread_number, self._index(GROUP))
+        with self._when(self._is(first, 0)):
+            kernel.MbarrierArrive(barriers=ring.empty, index=slot)
+
+    # Roles --------------------------------------------------------------------------------------------------------
+
+    def _lower_roles(self, op: scf.IfOp) -> None:
+        branch = scf.IfOp(self.scalars[op.operands[0]], has_else=True)
+        fewer, more = REGISTERS.get(self.groups, (0, 0))
+        with ir.InsertionPoint(branch.then_block), self._scope():
+            if fewer:
+                kernel.SetRegisters(count=fewer, more=False)
+            with self._when(self._is(self.thread_number, self.schedule.threads)):
+                self.lower_block(op.then_block)
+            scf.YieldOp([])
+        with ir.InsertionPoint(branch.else_block), self._scope():
+            if more:
+                kernel.SetRegisters(count=more, more=True)
+            self.some_threads = self.schedule.threads
+            self.lower_block(op.else_block)
+            self.some_threads = None
+            self.end_block()
+            scf.YieldOp([])
+
+    # Products -----------------------------------------------------------------------------------------------------
+
+    def _lower_dot(self, op: tile.DotShared) -> Fragments:
+        acc = self.tiles[op.acc]
+        (lhs, lhs_offset), (rhs, rhs_offset) = self.places[op.lhs], self.places[op.rhs]
+        rows = prod(self.schedule.axes[a].tile for a in op.lhs_rows)
+        columns, depth = prod(self.schedule.axes[a].tile for a in op.rhs_rows), ir.MemRefType(op.lhs.type).shape[1]
+        if rows != 64 * self.groups:
+            raise PassFailure(f"a tile of {rows} rows cannot be dealt to {self.groups} groups of 64", op.operation.location)
+        if self.groups > 1:
+            group = arith.divui(self.thread_number, self._index(GROUP))
+            lhs_offset = arith.addi(lhs_offset, self._scaled(group, 64 * depth))
+        order = self._register_order(acc, list(op.lhs_rows), list(op.rhs_rows))
+        scalars = [s for at in order for s in self._scalars(acc.values[at])]
+        result = kernel.Wgmma(
+            element=ir.MemRefType(op.lhs.type).element_type, columns=columns, depth=depth, lhs=lhs, lhs_offset=lhs_offset,
+            rhs=rhs, rhs_offset=rhs_offset, acc=scalars, result_=[s.type for s in scalars])
+        self.running = True
+        values = self._gathered({at: acc.values[at] for at in order}, list(result.operation.results))
+        return Fragments(acc.layout, acc.element, {at: values[at] for at in acc.values})
+
+    def _flatten(self, value: ir.Value) -> list[ir.Value]:
+        """Loops carry scalars: the registers of a product in flight must not be packed, moved or renamed."""
+        values = super()._flatten(value)
+        return [s for v in values for s in self._scalars(v)] if self.schedule.tensor else values
+
+    def _unflatten(self, old: list[ir.Value], new: list[ir.Value], like: list[ir.Value]) -> None:
+        if self.schedule.tensor:
+            models = dict(enumerate(v for m in like for v in super(TensorCores, self)._flatten(m)))
+            new = list(self._gathered(models, new).values())  # type: ignore[arg-type]
+        super()._unflatten(old, new, like)
+
+    def _register_order(self, acc: Fragments, rows: list[int], columns: list[int]) -> list[Coordinates]:
+        """The fragments in the order of the instruction's registers: for 8 columns, two sets of rows."""
+        m = next(a for a in rows if acc.layout.registers[a] > 1)
+        if acc.layout.registers[m] != 2 or acc.layout.length != 2 or acc.layout.box[columns[-1]] != 2:
+            raise PassFailure("the layout of a tile is not that of a tensor core's result", ir.Location.current)
+        return sorted(acc.layout.coordinates(), key=lambda at: (*(at[a] for a in columns), at[m]))
+
+    def _lower_for(self, op: scf.ForOp) -> None:
+        outside = self.running
+        super()._lower_for(op)
+        if self.running and not outside and not self.depth:
+            for result in op.results:
+                if result in self.tiles:
+                    self.tiles[result] = self._waited(self.tiles[result])
+            self.running = False
+
+    def _waited(self, acc: Fragments) -> Fragments:
+        """Results of products, when all of them have ended."""
+        values = list(acc.values.values())
+        if not all(isinstance(v.type, ir.VectorType) and v.type.shape[0] == 2 for v in values):
+            return acc
+        scalars = [s for v in values for s in self._scalars(v)]
+        done = kernel.WgmmaWait(running=0, acc=scalars, result_=[s.type for s in scalars])
+        return Fragments(acc.layout, acc.element, self._gathered(acc.values, list(done.operation.results)))
+
+    # What the frame gives -----------------------------------------------------------------------------------------
+
+    arguments: dict[ir.Value, int]
+
+    def add_tensor_map(self) -> ir.Value:
+        """A new argument of the kernel."""
+        raise NotImplementedError
+
+
+def _next(op: ir.Operation) -> ir.OpView | None:
+    ops = list(op.block.operations)
+    at = next(i for i, o in enumerate(ops) if o.operation == op) + 1
+    return ops[at] if at < len(ops) else None
+
+
+def _previous(op: ir.Operation) -> ir.OpView | None:
+    ops = list(op.block.operations)
+    at = next(i for i, o in enumerate(ops) if o.operation == op) - 1
+    return ops[at] if at >= 0 else None

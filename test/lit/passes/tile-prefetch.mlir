@@ -1,0 +1,140 @@
+// RUN: tilec-opt %s --pass-pipeline='builtin.module(tile-prefetch,tilec-dce)' | FileCheck %s
+
+#k = {name = "k", extent = affine_map<()[n] -> (n)>, layout = array<i64: 8, 1, 8, 1>, walk = "loop"}
+
+module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
+module @kernels {
+
+// A masked tile is read one turn ahead and carried in registers. The last turn reads a tile that does not exist.
+// CHECK-LABEL: func.func @masked(
+// CHECK-SAME: %[[X:[^:]*]]: memref<64xf32>
+// CHECK: %[[N:.*]] = "tile.symbol"() {symbol = "n"}
+// CHECK: %[[FIRST:.*]] = "tile.load"(%[[X]], %c0, %[[N]]) {map = affine_map<(d0)[s0] -> (d0)>, mask = affine_map<(d0)[s0] -> (-d0 + s0 - 1)>}
+// CHECK-NEXT: %[[LOOP:.*]]:2 = scf.for %[[K:.*]] = %c0 to %[[N]] step %c8 iter_args(%[[SUM:.*]] = %{{.*}}, %[[TILE:.*]] = %[[FIRST]])
+// CHECK-NEXT: %[[FOLLOWING:.*]] = arith.addi %[[K]], %c8
+// CHECK-NEXT: %[[NEXT:.*]] = "tile.load"(%[[X]], %[[FOLLOWING]], %[[N]]) {map = affine_map<(d0)[s0] -> (d0)>, mask = affine_map<(d0)[s0] -> (-d0 + s0 - 1)>}
+// CHECK-NEXT: %[[MORE:.*]] = arith.addf %[[SUM]], %[[TILE]]
+// CHECK-NEXT: scf.yield %[[MORE]], %[[NEXT]]
+// CHECK: "tile.store"(%[[LOOP]]#0,
+func.func @masked(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %zeros = arith.constant dense<0.0> : vector<8xf32>
+  %sum = scf.for %k = %c0 to %n step %c8 iter_args(%so_far = %zeros) -> vector<8xf32> {
+    %tile = "tile.load"(%x, %k, %n) {map = affine_map<(k)[n] -> (k)>, mask = affine_map<(k)[n] -> (n - k - 1)>} : (memref<64xf32>, index, index) -> vector<8xf32>
+    %more = arith.addf %so_far, %tile : vector<8xf32>
+    scf.yield %more : vector<8xf32>
+  }
+  "tile.store"(%sum, %y, %c0) {map = affine_map<(k) -> (k)>} : (vector<8xf32>, memref<8xf32>, index) -> ()
+  return
+}
+
+// Without a mask the last turn reads its own tile again.
+// CHECK-LABEL: func.func @whole(
+// CHECK-SAME: %[[X:[^:]*]]: memref<64xf32>
+// CHECK: %[[FIRST:.*]] = "tile.load"(%[[X]], %c0)
+// CHECK-NEXT: scf.for %[[K:.*]] = %c0 to %[[END:.*]] step %c8 iter_args(%[[SUM:.*]] = %{{.*}}, %[[TILE:.*]] = %[[FIRST]])
+// CHECK-NEXT: %[[FOLLOWING:.*]] = arith.addi %[[K]], %c8
+// CHECK-NEXT: %[[LAST:.*]] = arith.subi %[[END]], %c8
+// CHECK-NEXT: %[[INSIDE:.*]] = arith.minsi %[[FOLLOWING]], %[[LAST]]
+// CHECK-NEXT: %[[NEXT:.*]] = "tile.load"(%[[X]], %[[INSIDE]])
+// CHECK-NEXT: %[[MORE:.*]] = arith.addf %[[SUM]], %[[TILE]]
+// CHECK-NEXT: scf.yield %[[MORE]], %[[NEXT]]
+func.func @whole(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %turns = arith.divui %n, %c8 : index
+  %end = arith.muli %turns, %c8 : index
+  %zeros = arith.constant dense<0.0> : vector<8xf32>
+  %sum = scf.for %k = %c0 to %end step %c8 iter_args(%so_far = %zeros) -> vector<8xf32> {
+    %tile = "tile.load"(%x, %k) {map = affine_map<(k) -> (k)>} : (memref<64xf32>, index) -> vector<8xf32>
+    %more = arith.addf %so_far, %tile : vector<8xf32>
+    scf.yield %more : vector<8xf32>
+  }
+  "tile.store"(%sum, %y, %c0) {map = affine_map<(k) -> (k)>} : (vector<8xf32>, memref<8xf32>, index) -> ()
+  return
+}
+
+// It stays where the first tile might not exist: the buffer may be shorter than a tile, and the loop may make no turn.
+// CHECK-LABEL: func.func @short_buffer(
+// CHECK: scf.for %[[K:.*]] = %c0 to %{{.*}} step %c8 iter_args(%{{[^,]*}} = %{{[^,]*}}) ->
+// CHECK-NEXT: "tile.load"(%{{.*}}, %[[K]])
+func.func @short_buffer(%x: memref<4xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %turns = arith.divui %n, %c8 : index
+  %end = arith.muli %turns, %c8 : index
+  %zeros = arith.constant dense<0.0> : vector<8xf32>
+  %sum = scf.for %k = %c0 to %end step %c8 iter_args(%so_far = %zeros) -> vector<8xf32> {
+    %tile = "tile.load"(%x, %k) {map = affine_map<(k) -> (k)>} : (memref<4xf32>, index) -> vector<8xf32>
+    %more = arith.addf %so_far, %tile : vector<8xf32>
+    scf.yield %more : vector<8xf32>
+  }
+  "tile.store"(%sum, %y, %c0) {map = affine_map<(k) -> (k)>} : (vector<8xf32>, memref<8xf32>, index) -> ()
+  return
+}
+
+// A tile that is the same in every turn is read once before the loop, also where its origin names the turn for an axis
+// that its map leaves out.
+// CHECK-LABEL: func.func @invariant(
+// CHECK-SAME: %[[X:[^:]*]]: memref<1xf32>
+// CHECK: %[[TILE:.*]] = "tile.load"(%[[X]], %c0)
+// CHECK-NEXT: scf.for %{{.*}} = %c0 to %{{.*}} step %c8 iter_args(%[[SUM:[^,]*]] = %{{[^,]*}}) ->
+// CHECK-NEXT: arith.addf %[[SUM]], %[[TILE]]
+func.func @invariant(%x: memref<1xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %zero = arith.constant dense<0.0> : vector<1xf32>
+  %sum = scf.for %k = %c0 to %n step %c8 iter_args(%so_far = %zero) -> vector<1xf32> {
+    %tile = "tile.load"(%x, %k) {map = affine_map<(k) -> (0)>} : (memref<1xf32>, index) -> vector<1xf32>
+    %more = arith.addf %so_far, %tile : vector<1xf32>
+    scf.yield %more : vector<1xf32>
+  }
+  "tile.store"(%sum, %y, %c0) {map = affine_map<(k) -> (0)>} : (vector<1xf32>, memref<8xf32>, index) -> ()
+  return
+}
+
+// A loop that stores is left alone: it could store what the next turn reads.
+// CHECK-LABEL: func.func @stores(
+// CHECK-NOT: tile.load
+// CHECK: scf.for %[[K:.*]] = %c0 to %{{.*}} step %c8 {
+// CHECK-NEXT: %[[TILE:.*]] = "tile.load"(%{{.*}}, %[[K]], %{{.*}})
+// CHECK-NEXT: "tile.store"(%[[TILE]],
+func.func @stores(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  scf.for %k = %c0 to %n step %c8 {
+    %tile = "tile.load"(%x, %k, %n) {map = affine_map<(k)[n] -> (k)>, mask = affine_map<(k)[n] -> (n - k - 1)>} : (memref<64xf32>, index, index) -> vector<8xf32>
+    "tile.store"(%tile, %y, %c0) {map = affine_map<(k) -> (k)>} : (vector<8xf32>, memref<8xf32>, index) -> ()
+  }
+  return
+}
+
+// So is a kernel whose schedule does not ask for it.
+// CHECK-LABEL: func.func @not_ahead(
+// CHECK-NOT: tile.load
+// CHECK: scf.for %[[K:.*]] = %c0 to %{{.*}} step %c8 iter_args(%[[SUM:[^,]*]] = %{{[^,]*}}) ->
+// CHECK-NEXT: %[[TILE:.*]] = "tile.load"(%{{.*}}, %[[K]], %{{.*}})
+// CHECK-NEXT: %[[MORE:.*]] = arith.addf %[[SUM]], %[[TILE]]
+// CHECK-NEXT: scf.yield %[[MORE]]
+func.func @not_ahead(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %zeros = arith.constant dense<0.0> : vector<8xf32>
+  %sum = scf.for %k = %c0 to %n step %c8 iter_args(%so_far = %zeros) -> vector<8xf32> {
+    %tile = "tile.load"(%x, %k, %n) {map = affine_map<(k)[n] -> (k)>, mask = affine_map<(k)[n] -> (n - k - 1)>} : (memref<64xf32>, index, index) -> vector<8xf32>
+    %more = arith.addf %so_far, %tile : vector<8xf32>
+    scf.yield %more : vector<8xf32>
+  }
+  "tile.store"(%sum, %y, %c0) {map = affine_map<(k) -> (k)>} : (vector<8xf32>, memref<8xf32>, index) -> ()
+  return
+}
+
+}
+}
