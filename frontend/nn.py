@@ -63,10 +63,11 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return (halves * cos + halves.flip(2) * (sin * sign)).reshape(length, heads, width)
 
 
-def attention(q: Tensor, keys: Tensor, values: Tensor, past: Linear) -> Tensor:
-    """Causal grouped-query attention.
+def attention(q: Tensor, keys: Tensor, values: Tensor, past: Linear | None) -> Tensor:
+    """Grouped-query attention.
 
-    q is (S, heads, D); keys and values are (kv_heads, T, D) with T = past + S and S queries aligned to the end of T.
+    q is (S, heads, D); keys and values are (kv_heads, T, D). Causal attention has T = past + S, and S queries aligned to
+    the end of T; where `past` is None, every query sees all keys.
     The result is f32 (S, heads, D). Query head h reads kv head `h floordiv group`, a view: nothing is repeated.
     """
     graph = q.graph
@@ -79,8 +80,9 @@ def attention(q: Tensor, keys: Tensor, values: Tensor, past: Linear) -> Tensor:
             # (heads, S, T, D): masked where the key is later than the query.
             scores = q.permute(1, 0, 2).unsqueeze(2).mul(grouped[0].unsqueeze(1), accumulate).sum(-1)
             scores = scores * (LOG2_E / math.sqrt(width.constant) / LOG2_E)
-            late = graph.constant(-math.inf, "f32").expand(*scores.shape).where_index(dim(2) - dim(1) - past - 1)
-            scores = scores + late
+            if past is not None:
+                late = graph.constant(-math.inf, "f32").expand(*scores.shape).where_index(dim(2) - dim(1) - past - 1)
+                scores = scores + late
         with graph.scope("softmax"):
             weights = scores.softmax(-1)
         with graph.scope("values"):

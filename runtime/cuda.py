@@ -139,11 +139,12 @@ class CudaProgram:
         _check(self._d.cuMemcpyHtoD(pointer, array.ctypes.data, array.nbytes))
         return pointer
 
-    def _prepare(self, entry: Entry) -> _Prepared:
-        memory = []
+    def _prepare(self, entry: Entry, weights: Mapping[str, int] | None = None) -> _Prepared:
+        """Memory for an entry and its launches; `weights` are addresses of weights that stand in for the program's own."""
+        memory, held = [], {**self._weights, **(weights or {})}
         for buffer in entry.buffers:
             if buffer.kind == "weight":
-                memory.append(self._weights[buffer.label])
+                memory.append(held[buffer.label])
             elif buffer.kind == "state":
                 memory.append(self._states[buffer.label])
             elif buffer.kind == "temporary":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ from tilec.errors import TilecError
 from tilec.frontend.hub import pull
 from tilec.llm import DEFAULT_CONTEXT, DTYPES, Completion
 from tilec.pipelines.targets import CPU_TARGETS, GPU_TARGETS
+from tilec.tools import bench
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -104,10 +104,10 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument("--no-cache", action="store_true", help="compile again and keep nothing")
     generate.add_argument("--json", action="store_true", help="print one JSON object instead of streaming text")
     generate.set_defaults(run=_generate)
-    bench = commands.add_parser("bench", help="measure", add_help=False)
-    bench.add_argument("what", choices=["decode"], help="decode: the time of a token on a GPU")
-    bench.add_argument("arguments", nargs=argparse.REMAINDER)
-    bench.set_defaults(run=_bench)
+    measure = commands.add_parser("bench", help="measure on a GPU; alone, list what can be measured")
+    measure.add_argument("what", choices=bench.BENCHMARKS, nargs="?", help="each of them has --help")
+    measure.add_argument("arguments", nargs=argparse.REMAINDER)
+    measure.set_defaults(run=lambda options: bench.run(options.what, options.arguments))
     return parser
 
 
@@ -120,11 +120,6 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
                         help="of weights and cache (default: bf16; f32 on CPUs without AVX2)")
     parser.add_argument("--context", type=int, metavar="N",
                         help=f"tokens the cache holds (default: the model's, up to {DEFAULT_CONTEXT})")
-
-
-def _bench(options: argparse.Namespace) -> int:
-    # Imported here: it loads MLIR, which no other command needs before it compiles.
-    return importlib.import_module(f"tilec.tools.bench.{options.what}").main(options.arguments)
 
 
 def _pull(options: argparse.Namespace) -> int:

@@ -1,129 +1,99 @@
 """Time of one decode step on a GPU, random weights at the true shapes of public models.
 
     tilec bench decode --model llama-3.2-1b --context 512 --json results.json
+    tilec bench decode --model llama-3.1-8b --torch
 
 Prints, per model, the median device time of a token, the bytes that must be read for it over the time, and their share of
-the copy rate of an H200. `--kernels` adds what each kernel costs: the step's time with and without it.
+the copy rate of an H200. `--kernels` adds what each kernel costs: the step's time with and without it. `--torch` adds a
+decode step written in torch for this purpose, see `torch_decode.py`. Models are in `models.py`, which says what -shape means.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-import tilec
-from tilec.frontend.config import ModelConfig, inverse_frequencies
-from tilec.llm import resolve_target
 from tilec.model_compiler import compile_model
-from tilec.runtime.artifact import ITEM_BYTES, Artifact
-from tilec.runtime.cuda import CudaProgram, driver_version, find_gpu
+from tilec.runtime.cuda import CudaProgram
 from tilec.runtime.weights import load_weights
-
-COPY_RATE = 4.3e12  # bytes a second: a device copy on an H200, reads plus writes
-
-
-def _llama(**shape: object) -> ModelConfig:
-    common = {"norm_eps": 1e-5, "rope_theta": 500000.0, "max_context": 131072, "tied_embeddings": False}
-    return ModelConfig(**{**common, **shape})  # type: ignore[arg-type]
-
-
-MODELS = {
-    "llama-3.2-1b": _llama(vocab_size=128256, hidden_size=2048, intermediate_size=8192, layers=16, heads=32, kv_heads=8,
-                           head_dim=64, tied_embeddings=True),
-    "tinyllama-1.1b": _llama(vocab_size=32000, hidden_size=2048, intermediate_size=5632, layers=22, heads=32, kv_heads=4,
-                             head_dim=64, max_context=2048),
-    "llama-3.1-8b": _llama(vocab_size=128256, hidden_size=4096, intermediate_size=14336, layers=32, heads=32, kv_heads=8,
-                           head_dim=128),
-}
-
-
-def random_weights(artifact: Artifact, config: ModelConfig) -> object:
-    """Reads like a checkpoint, but gives slices of one random pool: values of a trained model's size, no repetition."""
-    pool = np.random.default_rng(0).standard_normal(1 << 24, dtype=np.float32) * 0.02
-    pools = {"f32": pool, "f16": pool.astype(np.float16), "bf16": (pool.view(np.uint32) >> 16).astype(np.uint16)}
-
-    def read(name: str, dtype: str) -> np.ndarray:
-        if name == "rotary.inverse_frequencies":
-            return inverse_frequencies(config)
-        shape = artifact.manifest.weights[name].shape
-        if len(shape) == 1:
-            return np.ones(shape, np.float32)
-        count, source = int(np.prod(shape)), pools[dtype]
-        start = hash(name) % (source.size // 2)
-        return np.resize(source[start:], count).reshape(shape)
-
-    return read
+from tilec.tools.bench import harness, torch_side
+from tilec.tools.bench import report as reports
+from tilec.tools.bench.models import MODELS, bytes_of_a_token, random_weights
 
 
 def measure(name: str, target: str, dtype: str, context: int, repeats: int, kernels: bool,
-            leave_out: Sequence[str] = ()) -> dict[str, object]:
+            leave_out: Sequence[str] = ()) -> dict[str, Any]:
     """Compiles a model, fills its cache up to `context` in form only, and times decode steps around there."""
     config = MODELS[name]
-    room = context + 2 * repeats + 64
-    artifact = compile_model(config, target, dtype, room, leave_out=leave_out)
-    program = CudaProgram(artifact, load_weights(artifact.manifest, random_weights(artifact, config), 8))  # type: ignore[arg-type]
+    artifact = compile_model(config, target, dtype, context + 2 * repeats + 64, leave_out=leave_out)
+    manifest = artifact.manifest
+    program = CudaProgram(artifact, load_weights(manifest, random_weights(manifest, config), 8))
     tokens = {"tokens": np.array([7], np.int32)}
-    times = program.time("decode", tokens, {"past": context - repeats // 2}, repeats)
-    median = statistics.median(times[5:])
-    used = {b.label for b in artifact.manifest.entries["decode"].buffers if b.kind == "weight"}
-    read = sum(ITEM_BYTES[w.dtype] * int(np.prod(w.shape)) for n, w in artifact.manifest.weights.items()
-               if n in used and not (n == "model.embed_tokens.weight" and not config.tied_embeddings))
-    read += 2 * config.layers * config.kv_heads * config.head_dim * context * ITEM_BYTES[dtype]
-    result: dict[str, object] = {
+    median = statistics.median(program.time("decode", tokens, {"past": max(context - repeats // 2, 0)}, repeats)[5:])
+    read = bytes_of_a_token(manifest, config, dtype, context)
+    launches = [kernel for kernel, _ in manifest.entries["decode"].launches]
+    result: dict[str, Any] = {
         "model": name, "dtype": dtype, "context": context, "ms_per_token": round(median, 4),
         "gigabytes": round(read / 1e9, 3), "terabytes_per_second": round(read / median / 1e9, 3),
-        "share_of_copy_rate": round(read / median * 1e3 / COPY_RATE, 3),
-        "launches": len(artifact.manifest.entries["decode"].launches),
+        "share_of_copy_rate": round(read / median * 1e3 / harness.COPY_RATE, 3), "launches": len(launches),
     }
     if leave_out:
         result["without"] = list(leave_out)
     if kernels:
         costs = {}
-        for kernel in dict.fromkeys(k for k, _ in artifact.manifest.entries["decode"].launches):
-            count = sum(k == kernel for k, _ in artifact.manifest.entries["decode"].launches)
+        for kernel in dict.fromkeys(launches):
             without = statistics.median(program.time("decode", tokens, {"past": context}, 30, frozenset([kernel]))[5:])
+            count = launches.count(kernel)
             costs[kernel] = {"launches": count, "microseconds_each": round((median - without) * 1e3 / count, 2)}
+            print(f"    {kernel:40} {count:4} x {costs[kernel]['microseconds_each']:8.2f} us")
         result["kernels"] = costs
     program.close()
     return result
 
 
+def measure_torch(name: str, context: int, repeats: int, budget: int) -> dict[str, Any]:
+    """The same of torch, as keys to add to a row; none where torch or its memory is missing."""
+    torch = torch_side.find_torch()
+    if torch is None:
+        print("    torch is not installed or sees no GPU")
+        return {}
+    from tilec.tools.bench.torch_decode import time_steps
+
+    times = time_steps(MODELS[name], context, repeats, budget)
+    torch_side.release()
+    by, best = min(times.items(), key=lambda item: item[1])
+    print("".join(f"    torch, {n}: {t:.4f} ms\n" for n, t in times.items()), end="")
+    return {"torch_ms": best, "torch_by": by, "torch_all": {n: round(t, 4) for n, t in times.items()}}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit code."""
-    parser = argparse.ArgumentParser("tilec bench decode", description=__doc__.splitlines()[0])
+    parser = reports.parser("decode", __doc__.splitlines()[0])
     parser.add_argument("--model", action="append", choices=[*MODELS], help="default: all")
-    parser.add_argument("--target", default="auto")
     parser.add_argument("--dtype", default="bf16", choices=["bf16", "f16", "f32"])
-    parser.add_argument("--context", type=int, default=512)
+    parser.add_argument("--context", type=int, default=512, help="tokens in the cache (default 512)")
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--kernels", action="store_true", help="also what each kernel costs")
-    parser.add_argument("--without", action="append", default=[], metavar="PASS", help="leave out an optional pass")
-    parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument("--torch", action="store_true", help="also a bf16 step in torch, in this process")
+    parser.add_argument("--compile-budget", type=int, default=120, metavar="SECONDS",
+                        help="for torch.compile, per model; 0 leaves it out (default 120)")
     options = parser.parse_args(arguments)
-    gpu = find_gpu()
-    if gpu is None:
-        raise tilec.TargetError("the decode benchmark needs an NVIDIA GPU, and none was found")
-    results = []
+    columns = (("model", "", ""), ("dtype", "", ""), ("context", "", ""), ("ms_per_token", ".4f", "ms"),
+               ("terabytes_per_second", ".3f", "TB/s"), ("share_of_copy_rate", ".1%", ""), ("launches", "", ""),
+               ("torch_ms", ".4f", "ms"), ("torch_by", "", ""), ("ratio", ".3f", ""))
+    report = reports.Report("decode", options.target, columns, options.json)
     for name in options.model or MODELS:
-        r = measure(name, resolve_target(options.target), options.dtype, options.context, options.repeats, options.kernels,
-                    options.without)
-        for kernel, cost in r.get("kernels", {}).items():  # type: ignore[attr-defined]
-            print(f"    {kernel:40} {cost['launches']:4} x {cost['microseconds_each']:8.2f} us")
-        print(f"{name:16} {r['dtype']:5} {r['ms_per_token']:8.4f} ms  {r['terabytes_per_second']:6.3f} TB/s  "
-              f"{100 * r['share_of_copy_rate']:5.1f}% of the copy rate, {r['launches']} launches")  # type: ignore[operator]
-        results.append(r)
-    if options.json:
-        record = {
-            "device": gpu[1], "cuda_driver": driver_version(), "tilec": tilec.__version__,
-            "date": datetime.date.today().isoformat(), "repeats": options.repeats, "results": results,
-        }
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
+        row = measure(name, report.target, options.dtype, options.context, options.repeats, options.kernels, options.without)
+        row["repeats"] = options.repeats
+        if options.torch:
+            row |= measure_torch(name, options.context, options.repeats, options.compile_budget)
+            if "torch_ms" in row:
+                row["ratio"] = row["torch_ms"] / row["ms_per_token"]
+        report.add(row)
+    report.table()
     return 0
 
 
