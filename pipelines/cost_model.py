@@ -148,6 +148,10 @@ class _Plan:
             self.set(a, largest(structure, a))
 
     def set(self, axis: int, registers: int, threads: int = 1, vector: int = 1) -> None:
+        if axis in self.structure.mirrored:  # one thread holds all of it, in vectors where they fit
+            size = largest(self.structure, axis)
+            vector = vector if size % vector == 0 else 1
+            registers, threads = size // vector, 1
         self.tile[axis], self.threads[axis], self.vector[axis] = registers * threads * vector, threads, vector
 
     def schedule(self, order: Sequence[int] = (), unroll: int = 1, dot: bool = False, **more: Any) -> Schedule:
@@ -401,11 +405,14 @@ class _GpuPlan(_Plan):
         return schedule.with_axis(rows[0], warps=4 * groups)
 
     def _fits_columns(self, columns: list[int], width: int) -> bool:
-        """Whether a tile of `width` columns is a run of whole axes and a part of the next one."""
-        for a in reversed(columns):
-            size = largest(self.structure, a)
-            if not self.structure.extents[a].is_constant or size >= width:
-                return a not in self.structure.mirrored or size == width
+        """Whether a tile of `width` columns is a run of whole axes, with all that are mirrored, and a part of the next."""
+        s = self.structure
+        if columns[-1] in s.mirrored:
+            return False
+        for i, a in reversed(list(enumerate(columns))):
+            size = largest(s, a)
+            if not s.extents[a].is_constant or size >= width:
+                return not s.mirrored & {*columns[:i], *([a] if size > width else [])}
             if width % size or (a == columns[-1] and size % 8):
                 return False
             width //= size

@@ -222,6 +222,14 @@ class ThreadReductions(FragmentLowering):
                 kernel.LoadRemote(buffer=memory, offset=self._at((base, i * size)), rank=r, result=value.type).result
                 for r in ranks]) for i, value in enumerate(values)]
 
+    def _read_remote(self, buffer: ir.Value, at: ir.Value, kind: ir.Type, rank: ir.Value) -> ir.Value:
+        """Another block's value, in fours or one by one."""
+        if not isinstance(kind, ir.VectorType) or kind.shape[0] % 4 == 0:
+            return kernel.LoadRemote(buffer=buffer, offset=at, rank=rank, result=kind).result
+        return vector.from_elements(kind, [
+            kernel.LoadRemote(buffer=buffer, offset=self._at((at, i)), rank=rank, result=kind.element_type).result
+            for i in range(kind.shape[0])])
+
     def _check_no_loop(self) -> None:
         if self.depth:
             raise PassFailure("blocks of a cluster cannot combine in a loop", ir.Location.current)
@@ -293,8 +301,7 @@ class ThreadReductions(FragmentLowering):
                     parts.leave(memory, base, [key for key in parts.sums if group_of(key[1]) == turn])
             with self._reads_of_others():
                 parts.collect(
-                    lambda buffer, at, step, kind, group: kernel.LoadRemote(
-                        buffer=buffer, offset=at, rank=self._index(group), result=kind).result,
+                    lambda buffer, at, step, kind, group: self._read_remote(buffer, at, kind, self._index(group)),
                     memory, base, cluster, lambda at: (deal.turn(at, cluster), group_of(at)),
                     lambda turn: _all([near_first, self._is(rank, turn[0]), self._is(far, turn[1])]))
         return [Fragments(self.layout(op.result.type.shape), f.element, {

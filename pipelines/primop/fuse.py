@@ -22,13 +22,14 @@ from dataclasses import dataclass, field
 from mlir import ir
 
 from tilec.dialects import primop
-from tilec.dialects.index_expr import Atom, Dim, Linear, Ranges, Symbol, dim, linear, map_results, range_of, substitute
+from tilec.dialects.index_expr import Atom, Dim, Linear, Mod, Ranges, Symbol, dim, linear, map_results, range_of, substitute
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, erase, extents_of, fresh_name, functions, outline, scope_name
 
 ONLINE = "primop.online"  # set by primop-online-reductions: the op belongs to a chain that one loop computes
 REDUCTIONS = (primop.Sum, primop.Max)
 FREE = (primop.Constant, primop.Iota)
+MOST_MIRRORED = 8  # elements along a dimension that is read from both ends, because one thread holds them
 COSTLY = (primop.Exp2, primop.Log2, primop.Sin, primop.Recip, primop.Sqrt, primop.Mod)
 
 
@@ -109,6 +110,7 @@ class _Facts:
     rows: frozenset[int] | None = None  # of a reduction: the dimensions of its kernel's root along which its result varies
     in_body: bool = False  # evaluated for every element that some reduction of its kernel reads
     in_contraction: bool = False
+    splits: dict[int, int] | None = None  # of a root: how the views of its contractions take its dimensions apart
 
 
 @dataclass(frozen=True)
@@ -256,9 +258,21 @@ def _is_accumulator(ops: list[ir.OpView], facts: list[_Facts], contraction: int,
     """Whether a kernel reads a contraction's result at one place for every element of its root, or at its mirror images."""
     extents = _root_extents(ops[root])
     views = _views(ops, facts, contraction, root)
+    flips = [unflipped(e, constant_ranges(extents)) for view in views for e in view]
     same = {tuple(unflipped(e, constant_ranges(extents))[0] for e in view) for view in views}
-    return len(same) == 1 and is_bijection(next(iter(same)), extents, extents_of(ops[contraction].result)) and \
-        (len(views) == 1 or splits_of(views) is not None)
+    if len(same) != 1 or not is_bijection(next(iter(same)), extents, extents_of(ops[contraction].result)):
+        return False
+    if not any(atoms for _, atoms in flips):
+        return True
+    splits = splits_of(views)
+    if splits is None or facts[root].splits not in (None, splits):
+        return False
+    for atom in frozenset().union(*(atoms for _, atoms in flips)):
+        bounds = range_of(Linear(0, ((atom, 1),)), constant_ranges(extents))
+        if bounds is None or bounds[1] >= MOST_MIRRORED or isinstance(atom, Mod):
+            return False
+    facts[root].splits = splits
+    return True
 
 
 def splits_of(views: Collection[Sequence[Linear]]) -> dict[int, int] | None:

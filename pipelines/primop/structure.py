@@ -137,6 +137,8 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
         if len({tuple(e for e, _ in view) for view in flips}) > 1:
             raise PassFailure("a reduction is read through two different views in one kernel", op.operation.location)
         found[op] = tuple(e for e, _ in flips[0])
+        if any(not isinstance(a, Dim) for view in flips for _, atoms in view for a in atoms):
+            raise PassFailure("a reduction is read backwards along a part of a dimension", op.operation.location)
         mirrored |= {a.position for view in flips for _, atoms in view for a in atoms if isinstance(a, Dim)}
     top = [op for op in order if not _inside_another(found[op])]
     grid = set(range(rank))
@@ -206,7 +208,9 @@ def _ranges(symbols: dict[str, tuple[int, int]], extents: Sequence[Linear]) -> R
 def _axes_of_root(root: ir.OpView, extents: list[Linear], symbols: dict[str, tuple[int, int]]) -> tuple[Index, list[Linear]]:
     """The root's dimensions in terms of axes, and the extents of these: a dimension that views take apart has two."""
     views = _collect(root, whole_index(extents), _ranges(symbols, extents), [], [])
-    splits = next((s for v in views.values() if len(v) > 1 and (s := splits_of(v)) is not None), {})
+    constant = constant_ranges(extents)
+    flipped = [v for v in views.values() if any(unflipped(e, constant)[1] for view in v for e in view)]
+    splits = next((s for v in flipped if (s := splits_of(v)) is not None), {})
     point, axes = [], list[Linear]()
     for d, extent in enumerate(extents):
         if d in splits and extent.is_constant and extent.constant % splits[d] == 0:

@@ -2,9 +2,9 @@
 
     for i: x = load(i); use(x)   ->   x0 = load(first); for i carrying x: next = load(i + step); use(x); yield next
 
-The last turn reads a tile too many: one that its mask says does not exist, or, without a mask, its own tile again. Then
-the first tile must lie inside the buffer even if the loop makes no turn. A load that is the same in every turn moves
-before the loop. Part of the schedule: `ahead`.
+The last turn reads a tile too many: one that its mask says does not exist, or, without a mask, its own tile again (a loop
+ends at a multiple of its step). Then the first tile must lie inside the buffer even if the loop makes no turn. A load that
+is the same in every turn moves before the loop. Part of the schedule: `ahead`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _pipeline(loop: scf.ForOp) -> None:
         if not any(_turns(load, m, loop) for m in (load.map, load.mask)):
             _at(load.operation, loop.induction_variable, loop.lowerBound)
             load.operation.move_before(loop.operation)
-    ahead = [o for o in loads if o.operation.parent == loop.operation and (_turns(o, o.mask, loop) or _fits(o, loop))]
+    ahead = [o for o in loads if o.operation.parent == loop.operation and (_bounded(o, loop) or _fits(o, loop))]
     if not ahead:
         return
     with loop.operation.location, ir.InsertionPoint(loop):
@@ -69,7 +69,7 @@ def _pipeline(loop: scf.ForOp) -> None:
         with ir.InsertionPoint(longer.body):
             following = arith.addi(longer.induction_variable, loop.step)
             inside = arith.minsi(following, arith.subi(loop.upperBound, loop.step))
-            nexts = [_copy(o, loop.induction_variable, following if _turns(o, o.mask, loop) else inside) for o in ahead]
+            nexts = [_copy(o, loop.induction_variable, following if _bounded(o, loop) else inside) for o in ahead]
             for before, after in zip(old.arguments, longer.body.arguments, strict=False):
                 before.replace_all_uses_with(after)
             for load, carried in zip(ahead, list(longer.inner_iter_args)[count:], strict=True):
@@ -89,6 +89,12 @@ def _turns(load: tile.Load, place: ir.AffineMap | None, loop: scf.ForOp) -> bool
     """Whether a map or mask of a load uses an origin that depends on the turn."""
     used = {a for e in map_results(place) for a in e.atoms()} if place is not None else set()
     return any(v == loop.induction_variable and Dim(i) in used for i, v in enumerate(load.origin))
+
+
+def _bounded(load: tile.Load, loop: scf.ForOp) -> bool:
+    """Whether the mask ends what exists along the loop: a condition falls with every turn."""
+    turn = [Dim(i) for i, v in enumerate(load.origin) if v == loop.induction_variable]
+    return load.mask is not None and any(e.coefficient(a) < 0 for e in map_results(load.mask) for a in turn)
 
 
 def _fits(load: tile.Load, loop: scf.ForOp) -> bool:

@@ -73,12 +73,13 @@ func.func private @matmul(%x: tensor<?x1024xbf16> {primop.kind = "argument", pri
 }
 
 // One row has few accumulators, so several steps along k are in flight: copies of the loop's body on a CPU, and on a
-// GPU a warp for each row, with four 16-byte loads a thread.
+// GPU a warp for each row, with four 16-byte loads a thread and as many blocks resident as their registers allow.
 // AVX512-LABEL: func.func @packed_matrix_vector(
 // AVX512-SAME: layout = array<i64: 16, 1, 16, 1>, name = "n", walk = "grid"
 // AVX512-SAME: unroll = 4
 // SM90A-LABEL: func.func @matrix_vector(
 // SM90A-SAME: layout = array<i64: 1024, 32, 8, 1>, name = "k", walk = "loop"
+// SM90A-SAME: resident = 4
 func.func private @packed_matrix_vector(%x: tensor<1024xbf16> {primop.kind = "argument", primop.shape = #vector}, %w: tensor<64x512x16x2xbf16> {primop.kind = "weight", primop.shape = #packed}) -> (tensor<1024xf32> {primop.shape = #rows}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = #square, maps = [affine_map<(n, k)[s] -> (k)>, affine_map<(n, k)[s] -> (n floordiv 16, k floordiv 2, n mod 16, k mod 2)>]} : (tensor<1024xbf16>, tensor<64x512x16x2xbf16>) -> tensor<1024x1024xf32>
   %sum = "primop.sum"(%products) {space = #square, maps = [#identity], dims = array<i64: 1>} : (tensor<1024x1024xf32>) -> tensor<1024xf32>

@@ -357,6 +357,39 @@ func.func @cluster_twice(%x: memref<256xf32>, %y: memref<1xf32>) attributes {til
 
 // -----
 
+#k = {name = "k", extent = affine_map<() -> (256)>, layout = array<i64: 256, 128, 2, 4>, walk = "loop"}
+
+module {
+module @kernels {
+
+// In an arm of a branch the wait stands at the end of the arm.
+// CHECK-LABEL: func.func @cluster_arm(
+// CHECK: scf.if
+// CHECK: "kernel.cluster_arrive"()
+// CHECK-NEXT: "kernel.cluster_wait"()
+// CHECK-COUNT-4: kernel.load_remote
+// CHECK: "kernel.cluster_arrive"()
+// CHECK: kernel.store_global
+// CHECK: "kernel.cluster_wait"()
+// CHECK-NEXT: }
+// CHECK-NEXT: return
+func.func @cluster_arm(%x: memref<256xf32>, %y: memref<1xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %c0 = arith.constant 0 : index
+  %program = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %whole = arith.cmpi sle, %program, %c0 : index
+  scf.if %whole {
+    %tile = "tile.load"(%x, %c0) {map = affine_map<(k) -> (k)>} : (memref<256xf32>, index) -> vector<256xf32>
+    %max = "tile.reduce"(%tile) {kind = "max", axes = array<i64: 0>} : (vector<256xf32>) -> vector<1xf32>
+    "tile.store"(%max, %y, %c0) {map = affine_map<(k) -> (0)>} : (vector<1xf32>, memref<1xf32>, index) -> ()
+  }
+  return
+}
+
+}
+}
+
+// -----
+
 #k = {name = "k", extent = affine_map<() -> (32)>, layout = array<i64: 32, 32, 1, 1>, walk = "loop"}
 
 module {

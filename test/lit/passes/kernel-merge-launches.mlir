@@ -29,7 +29,7 @@ gpu.module @kernels {
 // A kernel that no call names any more is gone.
 // CHECK-NOT: func.func @layer_negate
 // CHECK: func.func @layer_double(
-func.func @layer_double(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: memref<1xi64, 1>) attributes {kernel.block = 32 : i64, kernel.grid = [affine_map<()[n] -> (n floordiv 32)>, affine_map<()[n] -> ()>, affine_map<()[n] -> ()>], tile.arguments = ["read", "write"]} {
+func.func @layer_double(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: memref<1xi64, 1>) attributes {kernel.block = 32 : i64, kernel.resident = 3 : i64, kernel.grid = [affine_map<()[n] -> (n floordiv 32)>, affine_map<()[n] -> ()>, affine_map<()[n] -> ()>], tile.arguments = ["read", "write"]} {
   %block = "kernel.block_id"() {dimension = "x"} : () -> index
   %v = "kernel.load_global"(%x, %block) {cache = "plain"} : (memref<64xf32, 1>, index) -> f32
   %twice = arith.addf %v, %v : f32
@@ -37,7 +37,7 @@ func.func @layer_double(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: 
   return
 }
 
-func.func @layer_negate(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: memref<1xi64, 1>) attributes {kernel.block = 32 : i64, kernel.grid = [affine_map<()[n] -> (4)>, affine_map<()[n] -> (2)>, affine_map<()[n] -> ()>], tile.arguments = ["read", "write"]} {
+func.func @layer_negate(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: memref<1xi64, 1>) attributes {kernel.block = 32 : i64, kernel.resident = 2 : i64, kernel.grid = [affine_map<()[n] -> (4)>, affine_map<()[n] -> (2)>, affine_map<()[n] -> ()>], tile.arguments = ["read", "write"]} {
   %column = "kernel.block_id"() {dimension = "x"} : () -> index
   %row = "kernel.block_id"() {dimension = "y"} : () -> index
   %at = arith.addi %row, %column : index
@@ -47,9 +47,11 @@ func.func @layer_negate(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: 
   return
 }
 
-// Blocks below the first kernel's count run it, the others find their coordinates in the second one's grid.
+// Blocks below the first kernel's count run it, the others find their coordinates in the second one's grid. The smaller
+// number of resident blocks leaves registers for both.
 // CHECK: func.func @layer_double_and_negate(%[[A:[^:]*]]: memref<64xf32, 1>, %[[B:[^:]*]]: memref<64xf32, 1>, %[[C:[^:]*]]: memref<64xf32, 1>, %[[D:[^:]*]]: memref<64xf32, 1>, %[[SYMBOLS:[^:]*]]: memref<1xi64, 1>)
 // CHECK-SAME: kernel.grid = [affine_map<()[s0] -> (s0 floordiv 32 + 8)>, affine_map<()[s0] -> ()>, affine_map<()[s0] -> ()>]
+// CHECK-SAME: kernel.resident = 2 : i64
 // CHECK: %[[BLOCK:.*]] = "kernel.block_id"() {dimension = "x"}
 // CHECK: "kernel.load_global"(%[[SYMBOLS]], %c0)
 // CHECK: %[[COUNT:.*]] = affine.apply {{.*}} floordiv 32
