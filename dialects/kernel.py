@@ -245,12 +245,13 @@ class MbarrierWait(_Mbarrier, name="mbarrier_wait"):
 
 
 class TmaLoad(_Mbarrier, name="tma_load"):
-    """Starts to copy the box at column x and row y of a tensor map to shared memory; its bytes count for a barrier."""
+    """Starts to copy the box at column x, row y of plane z to shared memory; its bytes count for a barrier."""
 
     element: Attr[ir.Type]
     tensor_map: Operand[ir.MemRefType]
     x: Operand[ir.IndexType]
     y: Operand[ir.IndexType]
+    z: Operand[ir.IndexType]
     buffer: Operand[ir.MemRefType]
     offset: Operand[ir.IndexType]
     barriers: Operand[ir.MemRefType]
@@ -260,26 +261,34 @@ class TmaLoad(_Mbarrier, name="tma_load"):
 class Wgmma(Kernel.Operation, name="wgmma"):
     """Starts `acc + lhs rhs^T` by the four warps of a group: lhs 64 x depth, rhs `columns` x depth.
 
-    Both lie in rows of 128 bytes, swizzled, as a tensor map with a box of 128 bytes puts them. acc are, for every 8 columns,
-    two neighbouring ones of row 16 w + lane floordiv 4 of warp w, and the same of 8 rows further.
+    In shared memory both lie in rows of 128 bytes, swizzled, as a tensor map with such a box puts them; what has longer
+    rows lies in several such blocks, of `lhs_rows` and `rhs_rows` rows. With `transposed`, rhs lies as depth x columns. acc
+    are, for every 8 columns, two neighbouring ones of row 16 w + lane floordiv 4 of warp w, and the same of 8 rows further;
+    lhs may be given in registers, in the same order.
     """
 
     element: Attr[ir.Type]
     columns: Attr[int]
     depth: Attr[int]
-    lhs: Operand[ir.MemRefType]
-    lhs_offset: Operand[ir.IndexType]
+    lhs_rows: Attr[int]
+    rhs_rows: Attr[int]
+    transposed: Attr[bool] = None
+    lhs: Sequence[Operand[ir.MemRefType]]
+    lhs_offset: Sequence[Operand[ir.IndexType]]
+    lhs_registers: Sequence[Operand[ir.VectorType]]
     rhs: Operand[ir.MemRefType]
     rhs_offset: Operand[ir.IndexType]
     acc: Sequence[Operand[ir.F32Type]]
     result_: Sequence[Result[ir.F32Type]]
 
     def verify(self) -> None:
-        _check_memory("lhs", self.lhs, SHARED)
         _check_memory("rhs", self.rhs, SHARED)
         if not len(self.acc) == len(self.operation.results) == self.columns // 2:
             raise VerifyError(f"acc and results must be {self.columns // 2} values for {self.columns} columns, but are "
                               f"{len(self.acc)} and {len(self.operation.results)}")
+        if len(self.lhs) != len(self.lhs_offset) or len(self.lhs) + len(self.lhs_registers) not in (1, self.depth // 4):
+            raise VerifyError(f"lhs must be one place in shared memory or {self.depth // 4} pairs, but is {len(self.lhs)} and "
+                              f"{len(self.lhs_registers)}")
 
 
 class WgmmaWait(Kernel.Operation, name="wgmma_wait"):

@@ -10,7 +10,8 @@ product by one warp a row:
 
 An axis may be dealt to `warps` first, each taking one run of it: `e = ((warp * registers + register) * threads / warps +
 thread) * vector + lane`. So lie the results of tensor cores: m over eight warps with rows 0..7 and 8..15 of each in two
-registers, n over the four lanes of a row with two neighbours each.
+registers, n over the four lanes of a row with two neighbours each. Two axes may lie on the same threads (`lanes_of` names
+the other one), where no tile in registers varies along both: the keys of one product and the columns of the next.
 
 Threads are numbered with the last axis fastest, axes that are read in vectors before the others. The threads along one
 axis may be spread over the blocks of a `cluster`, which reduce together through each other's shared memory: so one program
@@ -40,6 +41,7 @@ class Axis:
     grid: bool = True
     cluster: int = 1
     warps: int = 1
+    lanes_of: str = ""
 
     def __post_init__(self) -> None:
         if self.threads % self.warps:
@@ -89,7 +91,7 @@ class Schedule:
     @property
     def threads(self) -> int:
         """Threads of one block."""
-        return prod(axis.threads // axis.cluster for axis in self.axes)
+        return prod(axis.threads // axis.cluster for axis in self.axes if not axis.lanes_of)
 
     @property
     def thread_order(self) -> list[int]:
@@ -111,6 +113,7 @@ class Schedule:
                 "layout": ir.DenseI64ArrayAttr.get([a.tile, a.threads, a.vector, a.cluster]),
                 "walk": ir.StringAttr.get("grid" if a.grid else "loop"),
                 **({"warps": _number(a.warps)} if a.warps > 1 else {}),
+                **({"lanes_of": ir.StringAttr.get(a.lanes_of)} if a.lanes_of else {}),
             })
             for a in self.axes
         ]
@@ -138,6 +141,7 @@ class Schedule:
                 tile=tile, threads=threads, vector=vector,
                 grid=ir.StringAttr(axis["walk"]).value == "grid",
                 cluster=cluster, warps=ir.IntegerAttr(axis["warps"]).value if "warps" in axis else 1,
+                lanes_of=ir.StringAttr(axis["lanes_of"]).value if "lanes_of" in axis else "",
             ))
         return Schedule(
             tuple(axes),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from mlir import ir
 
@@ -272,11 +272,13 @@ class Fetch(_Access, name="fetch"):
     """Starts to copy a tile of `source` to the ring's slot `turn` mod slots, as soon as that has been released.
 
     The slot's rows run along the function's axes `rows`, last fastest, its columns along the axis `column`, along which
-    the source is contiguous. What lies outside the source reads as zero.
+    the source is contiguous. What lies outside the source reads as zero, and so do rows from `limit`, a map from the
+    symbols, on, counted along the last of `rows`.
     """
 
     rows: Attr[list[int]]
     column: Attr[int]
+    limit: Attr[ir.AffineMap] = None
     ring: Operand[ir.MemRefType]
     turn: Operand[ir.IndexType]
     source: Operand[ir.MemRefType]
@@ -320,28 +322,35 @@ class Release(Tile.Operation, name="release"):
 
 
 class DotShared(Tile.Operation, name="dot_shared", traits=[Pure]):
-    """`acc + lhs rhs^T` by tensor cores: lhs (m, k) and rhs (n, k) in shared memory, acc a tile over m and n.
+    """`acc + lhs rhs^T` by tensor cores: rhs (n, k) in shared memory, lhs (m, k) there or a tile of this program's threads.
 
-    The rows of lhs and rhs run along the function's axes `lhs_rows` and `rhs_rows`, last fastest.
+    The rows of lhs and rhs run along the function's axes `lhs_rows` and `rhs_rows`, last fastest; acc is a tile over both.
+    With `transposed`, rhs lies in memory as (k, n).
     """
 
     lhs_rows: Attr[list[int]]
     rhs_rows: Attr[list[int]]
-    lhs: Operand[ir.MemRefType]
+    transposed: Attr[bool] = None
+    lhs: Operand[Any]
     rhs: Operand[ir.MemRefType]
     acc: Operand[Vector]
     result: Result[Vector]
 
     def verify(self) -> None:
-        _check_shared("lhs", self.lhs, 2)
         _check_shared("rhs", self.rhs, 2)
         shape = ir.VectorType(self.acc.type).shape
-        for what, operand, axes in (("lhs", self.lhs, self.lhs_rows), ("rhs", self.rhs, self.rhs_rows)):
-            rows = prod(shape[a] for a in axes)
-            if ir.MemRefType(operand.type).shape[0] != rows:
-                raise VerifyError(f"{what} must have {rows} rows, those of acc along {list(axes)}, but is {operand.type}")
-        if ir.MemRefType(self.lhs.type).shape[1] != ir.MemRefType(self.rhs.type).shape[1]:
-            raise VerifyError(f"lhs and rhs must have the same columns, but are {self.lhs.type} and {self.rhs.type}")
+        n, k = list(ir.MemRefType(self.rhs.type).shape)[::-1 if self.transposed else 1]
+        if isinstance(self.lhs.type, ir.VectorType):
+            m, depth = None, prod(ir.VectorType(self.lhs.type).shape) // prod(shape[a] for a in self.lhs_rows)
+        else:
+            _check_shared("lhs", self.lhs, 2)
+            m, depth = ir.MemRefType(self.lhs.type).shape
+        for what, operand, rows, axes in (("lhs", self.lhs, m, self.lhs_rows), ("rhs", self.rhs, n, self.rhs_rows)):
+            if rows not in (None, prod(shape[a] for a in axes)):
+                raise VerifyError(f"{what} must have {prod(shape[a] for a in axes)} rows, those of acc along {list(axes)}, "
+                                  f"but is {operand.type}")
+        if depth != k:
+            raise VerifyError(f"lhs and rhs must have the same depth, but are {self.lhs.type} and {self.rhs.type}")
         if self.result.type != self.acc.type:
             raise VerifyError(f"result must have the type of acc, {self.acc.type}, but has {self.result.type}")
 

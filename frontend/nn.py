@@ -86,9 +86,9 @@ def attention(q: Tensor, keys: Tensor, values: Tensor, past: Linear | None) -> T
         with graph.scope("softmax"):
             weights = scores.softmax(-1)
         with graph.scope("values"):
-            # (S, heads, D, T)
-            mixed = weights.permute(1, 0, 2).unsqueeze(2).mul(grouped[1].transpose(1, 2).unsqueeze(0).cast("f32"))
-            return mixed.sum(-1)
+            # (S, heads, D, T): weights in the values' own type, as every tensor core wants them, summed in f32
+            shares = weights.cast(values.dtype).permute(1, 0, 2).unsqueeze(2)
+            return shares.mul(grouped[1].transpose(1, 2).unsqueeze(0), accumulate).sum(-1)
 
 
 def argmax(x: Tensor) -> Tensor:

@@ -66,10 +66,12 @@ def _kernel(function: ir.OpView, symbols: list[str]) -> Kernel:
     attributes = function.attributes
     shared = ir.IntegerAttr(attributes["kernel.shared_bytes"]).value if "kernel.shared_bytes" in attributes else 0
     maps = ir.ArrayAttr(attributes["kernel.tensor_maps"]) if "kernel.tensor_maps" in attributes else []
-    return Kernel(f"{name}.ptx", grid, block, shared, "kernel.dependent" in attributes, [_tensor_map(m) for m in maps])
+    return Kernel(f"{name}.ptx", grid, block, shared, "kernel.dependent" in attributes, [_tensor_map(m, symbols) for m in maps])
 
 
-def _tensor_map(attribute: ir.Attribute) -> TensorMap:
+def _tensor_map(attribute: ir.Attribute, symbols: list[str]) -> TensorMap:
     fields = ir.DictAttr(attribute)
-    numbers = {n: ir.IntegerAttr(fields[n]).value for n in ("argument", "width", "height", "columns", "rows")}
-    return TensorMap(dtype=ir.StringAttr(fields["element"]).value, **numbers)
+    names = ("argument", "width", "plane_rows", "planes", "columns", "rows")
+    height = expression(map_results(ir.AffineMapAttr(fields["height"]).value)[0], symbols)
+    return TensorMap(dtype=ir.StringAttr(fields["element"]).value, height=height,
+                     **{n: ir.IntegerAttr(fields[n]).value for n in names})

@@ -29,6 +29,7 @@ LOADS_IN_FLIGHT = 4  # 16-byte loads of one thread
 FEW_ROWS = 8  # up to here a product reads its matrix as one of a vector does
 TILE_DEPTH = 64  # along the reduced axis: 128 bytes, the span of a swizzle
 MOST_STAGES = 6
+KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 MULTIPLY_ADDS = 2048  # of 16-bit elements that a multiprocessor's tensor cores make in a cycle
 FETCHED_BYTES = 40  # that a multiprocessor gets from the second-level cache in a cycle
 FIXED_CYCLES = 4000  # until a block has its first tile, and while it stores its result
@@ -357,6 +358,10 @@ class _GpuPlan(_Plan):
         t = s.stages[0][0].axes[0]
         cache = [a for a in s.accesses if Dim(t) in a.offset.atoms() and not a.store]
         d = next((a for a in s.inner if self.contiguous(cache, (a, 2))), None)
+        shared = {atom for a in cache for atom in a.offset.atoms()}
+        rows = [a for a in s.grid if s.extents[a] != linear(1) and Dim(a) not in shared]
+        if d is not None and len(rows) == 1 and largest(s, rows[0]) > FEW_ROWS:
+            return self._online_tensor(rows[0], t, d)
         if d is None or not s.extents[d].is_constant:
             return self.schedule(dot=True)
         vector = self._vector(d, cache)
@@ -372,6 +377,19 @@ class _GpuPlan(_Plan):
         self.set(t, KEYS_IN_FLIGHT, CLUSTER * GPU_THREADS // lanes)
         self.cluster[t] = CLUSTER
         return self.schedule(dot=True, ahead=True)
+
+    def _online_tensor(self, row: int, t: int, d: int) -> Schedule:
+        """Attention of many queries: two products by tensor cores, the rows' maxima and what is summed in registers."""
+        s, groups = self.structure, 2
+        width = largest(s, d)
+        self.set(row, 2, 32 * groups)
+        self.set(t, KEYS_OF_A_TILE // 8, 4, 2)
+        self.set(d, width // 8, 4, 2)
+        slot = 2 * width * KEYS_OF_A_TILE
+        stages = (self.target.shared_bytes - (8 << 10) - 2 * width * 64 * groups) // (2 * slot)
+        order = [*(a for a in s.grid if a != row), row]
+        schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, stages))
+        return schedule.with_axis(row, warps=4 * groups).with_axis(d, lanes_of=schedule.axes[t].name)
 
     def _tensor(self, roles: Roles, k: int) -> Schedule | None:
         """Products by tensor cores, operands by TMA through rings; None where a rule of the hardware stands against it."""

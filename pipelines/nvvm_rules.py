@@ -240,36 +240,74 @@ def _mbarrier_wait(op: ir.OpView) -> None:
 @rule(kernel.TmaLoad)
 def _tma_load(op: ir.OpView) -> None:
     into = llvm.addrspacecast(llvm.PointerType.get(7), address_of(op.buffer, op.offset, op.element))
-    nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(into, op.tensor_map, [_word(op.x), _word(op.y)], _barrier_of(op), [])
+    nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(into, op.tensor_map, [_word(op.x), _word(op.y), _word(op.z)],
+                                                 _barrier_of(op), [])
 
 
-def _descriptor(buffer: ir.Value, offset: ir.Value, element: ir.Type) -> ir.Value:
-    """How a tile of 128-byte rows lies in shared memory: address, 1024 bytes between groups of eight rows, swizzle."""
+SPAN = 128  # bytes of a row of a block in shared memory
+
+
+def _descriptor(buffer: ir.Value, offset: ir.Value, element: ir.Type, leading: int) -> ir.Value:
+    """How a tile of swizzled 128-byte rows lies in shared memory: its address, `leading` bytes between blocks side by side
+    where the rows run along the columns of the result, 1024 bytes between groups of eight rows."""
     wide, word = ir.IntegerType.get_signless(64), ir.IntegerType.get_signless(32)
     place = llvm.ptrtoint(word, address_of(buffer, offset, element))
     low = arith.shrui(arith.andi(place, arith.constant(word, 0x3FFFF)), arith.constant(word, 4))
-    return arith.ori(arith.extui(wide, low), arith.constant(wide, 1 << 16 | 64 << 32 | 1 << 62))
+    return arith.ori(arith.extui(wide, low), arith.constant(wide, (leading >> 4) << 16 | 64 << 32 | 1 << 62))
+
+
+def _steps(op: kernel.Wgmma, rows: int, transposed: bool) -> list[int]:
+    """The distances of an operand's steps of 16 along the depth, in units of 16 bytes: 32 bytes in a row, or 16 rows."""
+    size = ITEM_BYTES[str(op.element)]
+    if transposed:
+        return [step * 16 * SPAN // 16 for step in range(op.depth // 16)]
+    inside = SPAN // (16 * size)
+    return [(step // inside * rows * SPAN + step % inside * 16 * size) // 16 for step in range(op.depth // 16)]
 
 
 @rule(kernel.Wgmma)
 def _wgmma(op: ir.OpView) -> list[ir.Value]:
     wide, values = ir.IntegerType.get_signless(64), list(op.acc)
+    transposed = bool(op.transposed)
+    base = _descriptor(op.rhs, op.rhs_offset, op.element, op.rhs_rows * SPAN if transposed else 16)
+    rhs = [arith.addi(base, arith.constant(wide, step)) for step in _steps(op, op.rhs_rows, transposed)]
+    if op.lhs_registers:
+        return _wgmma_of_registers(op, rhs)
     struct = _struct(len(values))
     total = llvm.mlir_undef(struct)
     for i, value in enumerate(values):
         total = llvm.insertvalue(total, value, ir.DenseI64ArrayAttr.get([i]))
-    lhs, rhs = _descriptor(op.lhs, op.lhs_offset, op.element), _descriptor(op.rhs, op.rhs_offset, op.element)
+    lhs = _descriptor(op.lhs[0], op.lhs_offset[0], op.element, 16)
     kind = ir.Attribute.parse(f"#nvvm.wgmma_type<{op.element}>")
     shape = ir.Attribute.parse(f"#nvvm.shape<m = 64, n = {op.columns}, k = 16>")
     one, keep, f32_kind, row, column = (ir.Attribute.parse(f"#nvvm.{text}") for text in (
         "wgmma_scale_out<one>", "wgmma_scale_in<one>", "wgmma_type<f32>", "mma_layout<row>", "mma_layout<col>"))
     nvvm.wgmma_fence_aligned()
-    for step in range(op.depth // 16):
-        ahead = arith.constant(wide, 2 * step)  # 32 bytes
-        total = nvvm.WgmmaMmaAsyncOp(struct, total, arith.addi(lhs, ahead), arith.addi(rhs, ahead), shape, kind, kind, f32_kind,
-                                     one, keep, keep, row, column).results_
+    for step, right in zip(_steps(op, op.lhs_rows, False), rhs, strict=True):
+        left = arith.addi(lhs, arith.constant(wide, step))
+        total = nvvm.WgmmaMmaAsyncOp(struct, total, left, right, shape, kind, kind, f32_kind, one, keep, keep, row,
+                                     row if transposed else column).results_
     nvvm.wgmma_commit_group_sync_aligned()
     return _members(total, len(values))
+
+
+def _wgmma_of_registers(op: kernel.Wgmma, rhs: list[ir.Value]) -> list[ir.Value]:
+    """The left operand in registers, which only assembly can say; fence, steps and commit in one, so that nothing moves in."""
+    values, word = list(op.acc), ir.IntegerType.get_signless(32)
+    pairs = [llvm.bitcast(word, v) for v in op.lhs_registers]
+    count = len(values)
+    acc = ", ".join(f"${i}" for i in range(count))
+    lines = ["{ .reg .pred add; setp.ne.b32 add, 1, 0; wgmma.fence.sync.aligned;"]
+    for step in range(len(rhs)):
+        left = ", ".join(f"${count + 4 * step + i}" for i in range(4))
+        right = count + len(pairs) + step
+        lines.append(f"wgmma.mma_async.sync.aligned.m64n{op.columns}k16.f32.{op.element}.{op.element} {{{acc}}}, {{{left}}}, "
+                     f"${right}, add, 1, 1, {int(bool(op.transposed))};")
+    lines.append("wgmma.commit_group.sync.aligned; }")
+    constraints = ",".join([*["=f"] * count, *["r"] * len(pairs), *["l"] * len(rhs), *map(str, range(count)), "~{memory}"])
+    total = llvm.inline_asm(_struct(count), [*pairs, *rhs, *values], " ".join(lines), constraints, has_side_effects=True,
+                            asm_dialect=0)
+    return _members(total, count)
 
 
 def _struct(count: int) -> ir.Type:

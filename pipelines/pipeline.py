@@ -65,7 +65,9 @@ def primop_pipeline(target: CpuTarget | GpuTarget) -> tuple[Entry, ...]:
     """From a recorded module to functions that are one kernel each."""
     # One loop over a long axis keeps one program busy: worth it where a cluster of blocks can share that loop.
     online = isinstance(target, GpuTarget) and target.hopper
-    return tuple(p for p in PRIMOP if online or not isinstance(p, OnlineReductions))
+    wanted = [p for p in PRIMOP if online or not isinstance(p, OnlineReductions)]
+    many = isinstance(target, GpuTarget) and target.wgmma
+    return tuple(OnlineReductions(rows=many) if isinstance(p, OnlineReductions) else p for p in wanted)
 
 
 def tile_pipeline(name: str) -> tuple[Entry, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith, func, math, scf, vector
+from mlir.dialects import affine, arith, func, math, scf, vector
 
 from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import (
@@ -35,7 +35,7 @@ from tilec.pipelines.cost_model import choose_schedule
 from tilec.pipelines.elementwise import convert, elementwise
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.fuse import REDUCTIONS, is_contraction
-from tilec.pipelines.primop.online_reductions import Chain, match_power
+from tilec.pipelines.primop.online_reductions import Chain, below_cast, match_power
 from tilec.pipelines.primop.outline import extents_of, functions, kind_of
 from tilec.pipelines.primop.structure import (
     Index,
@@ -86,8 +86,10 @@ def _declare(function: ir.OpView) -> None:
     function.operation.erase()
 
 
-def _is_one_turn(start: Linear | int, stop: Linear | int, step: int) -> bool:
+def _is_one_turn(start: Linear | int, stop: Linear | int | ir.Value, step: int) -> bool:
     """Whether a loop runs once, for all lengths."""
+    if isinstance(stop, ir.Value):
+        return False
     last = linear(stop)
     return linear(start) == linear(0) and last.is_constant and 0 < last.constant <= step
 
@@ -208,6 +210,8 @@ class _Emitter:
         """The loops that cover an axis: (start, stop, step, guards), whole steps first and then what is left."""
         extent, size = self.structure.extents[axis], self.tiles[axis]
         step = size * copies
+        if self.schedule.tensor and self.structure.online and axis not in self.structure.inner:
+            return [(0, self._rounded_up(self._live_extent(axis), size), size, (extent - 1 - dim(axis),))]
         if self.schedule.tensor and axis not in self.structure.inner:
             return [(0, ceildiv(extent, size) * size, size, ())]  # past the end both operands are zero
         if extent.is_constant:
@@ -281,7 +285,9 @@ class _Emitter:
         axes = [a for a in maximum.axes if largest.type.shape[a] > 1]
         self.reduced[maximum.op] = self._reduced_tile(maximum, largest)  # removed again where nobody reads it
         for reduction, value in zip(stage[1:], sums, strict=True):
-            if axes:
+            if not axes:  # all parts are relative to one maximum
+                value = self._reduced_tile(reduction, value)
+            else:
                 shape = [1 if a in axes else n for a, n in enumerate(value.type.shape)]
                 kind = ir.VectorType.get(shape, value.type.element_type)
                 value = tile.ReduceOnline(scale=_number(chain.scale), floor=chain.floor, axes=axes, maximum=largest,
@@ -313,11 +319,50 @@ class _Emitter:
     def _chain(self, stage: list[Reduction]) -> Chain:
         for reduction in stage[1:]:
             operand = defining_op(reduction.op.operand)
-            for op in (operand, *(defining_op(v) for v in operand.operands)):
+            for op in (operand, *(below_cast(v) for v in operand.operands)):
                 chain = match_power(op)
                 if chain is not None:
                     return chain
         raise PassFailure("an online chain has no exponential of its maximum", stage[0].op.operation.location)
+
+    def _rounded_up(self, value: ir.Value, size: int) -> ir.Value:
+        count = arith.ceildivui(value, self._index(size))
+        return arith.muli(count, self._index(size))
+
+    def _live_extent(self, axis: int) -> ir.Value:
+        """The end of a chain's axis for this program: its extent, or where a mask begins that excludes all that follows.
+
+        A summand that is -inf where a condition `axis - rest >= 0` holds excludes, for every element of the tile, what
+        lies past the largest `rest`.
+        """
+        end = self._value(self.structure.extents[axis])
+        for condition in self._exclusions(axis):
+            last = dim(axis) - condition
+            known = {Dim(a): (dim(a) + (self.tiles[a] - 1) if last.coefficient(Dim(a)) > 0 else dim(a))
+                     for a in range(self.rank) if a != axis}
+            origins = [*self.origin, *self.symbol_values]
+            limit = affine.apply(make_map(self.rank, len(self.symbols), [substitute(last, known)]), origins)
+            end = arith.minsi(end, arith.maxsi(limit, self._index(0)))
+        return end
+
+    def _exclusions(self, axis: int) -> list[Linear]:
+        """Conditions under which the scores of a chain are -inf."""
+        maximum = self.structure.stages[0][0]
+        pending, found = [(maximum.op.operand, operand_index(maximum.op, 0, maximum.point, self.ranges))], []
+        while pending:
+            value, point = pending.pop()
+            op = defining_op(value)
+            if not isinstance(op, primop.Add):
+                continue
+            for k, operand in enumerate(op.operands):
+                constant = defining_op(operand)
+                bound = operand_bound(op, k, point, self.ranges)
+                if isinstance(constant, primop.Constant) and constant.attributes["value"].value == float("-inf"):
+                    found += [e for e in bound if len(bound) == 1 and e.coefficient(Dim(axis)) == 1
+                              and Dim(axis) not in e.nonlinear_atoms()]
+                else:
+                    pending.append((operand, operand_index(op, k, point, self.ranges)))
+        return found
 
     def _mend(self, chain: Chain, maximum: Reduction, before: ir.Value, after: ir.Value) -> ir.Value:
         """The factor exp2(c (m_before - m_after)) that turns sums relative to one maximum into sums relative to another."""
@@ -345,7 +390,8 @@ class _Emitter:
             if _is_one_turn(start, stop, step):
                 values = self._steps(stage, axis, inner, values, saved, here, copies)
             else:
-                loop = scf.ForOp(self._value(linear(start)), self._value(linear(stop)), self._index(step), values)
+                end = stop if isinstance(stop, ir.Value) else self._value(linear(stop))
+                loop = scf.ForOp(self._value(linear(start)), end, self._index(step), values)
                 with ir.InsertionPoint(loop.body):
                     scf.YieldOp(self._steps(stage, axis, inner, list(loop.inner_iter_args), loop.induction_variable, here,
                                             copies))
@@ -381,13 +427,14 @@ class _Emitter:
         if reduction.contraction and self.schedule.dot:
             product = defining_op(op.operand)
             sides = [self._operand(product, k, index) for k in (0, 1)]
-            zeroed = [self._select_guard(tail, v, 0.0) for v in sides]
+            fetched = [self.schedule.tensor and isinstance(defining_op(v), tile.Load) for v in sides]  # zero past the end
+            zeroed = [v if f else self._select_guard(tail, v, 0.0) for v, f in zip(sides, fetched, strict=True)]
             return tile.Dot(lhs=zeroed[0], rhs=zeroed[1], acc=accumulator, result=accumulator.type).result
         value = self._operand(op, 0, reduction.point)
         value = self._converted(value, accumulator.type.element_type)
         value = self._select_guard(tail, value, self._neutral_value(reduction))
         if self.structure.online:  # what one thread holds becomes one partial result
-            value = self._reduced_tile(reduction, value, [axis.threads for axis in self.schedule.axes])
+            value = self._reduced_tile(reduction, value, self._partial_sizes(reduction))
         return self._combine(reduction, accumulator, value)
 
     def _accumulator_shape(self, reduction: Reduction) -> list[int]:
@@ -396,15 +443,21 @@ class _Emitter:
         if reduction.contraction and self.schedule.dot:
             shape = self._shape(axes - set(reduction.axes))
             for a in reduction.axes:  # one partial sum for every thread along the axis
-                shape[a] = self.schedule.axes[a].threads
+                shape[a] = 1 if self.schedule.tensor else self.schedule.axes[a].threads
             return shape
         if any(self.tiles[a] > 1 for a in reduction.axes):
             axes |= set(reduction.axes)
         shape = self._shape(axes)
         if self.structure.online:
+            sizes = self._partial_sizes(reduction)
             for a in reduction.axes:
-                shape[a] = self.schedule.axes[a].threads
+                shape[a] = sizes[a]
         return shape
+
+    def _partial_sizes(self, reduction: Reduction) -> list[int]:
+        """What a chain carries along each axis: one part a thread, but with tensor cores one maximum for all of a row."""
+        shared = self.schedule.tensor and isinstance(reduction.op, primop.Max)
+        return [1 if shared else axis.threads for axis in self.schedule.axes]
 
     def _neutral_value(self, reduction: Reduction) -> float | int:
         if isinstance(reduction.op, primop.Sum):

@@ -14,7 +14,7 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from tilec.dialects import kernel, tile
-from tilec.dialects.index_expr import Dim, Linear, map_results
+from tilec.dialects.index_expr import Dim, Linear, linear, make_map, map_results
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.layouts import Coordinates, Fragments
 from tilec.pipelines.passes import PassFailure
@@ -30,24 +30,33 @@ REGISTERS = {2: (40, 232), 3: (32, 160)}  # of a thread of the producer and of t
 
 @dataclass(frozen=True)
 class TensorMap:
-    """How a TMA load sees a buffer, argument number `argument`: rows of `width` elements, boxes of `rows` x `columns`."""
+    """How TMA loads see a buffer, argument number `argument`: planes of rows of `width` elements, moved in boxes.
+
+    Rows from `height` on, an expression of the symbols, read as zero; a plane begins every `plane_rows` rows.
+    """
 
     argument: int
     element: str
     width: int
-    height: int
+    height: Linear
+    plane_rows: int
+    planes: int
     columns: int
     rows: int
 
-    def to_attribute(self) -> ir.Attribute:
+    def to_attribute(self, symbols: int) -> ir.Attribute:
         number = ir.IntegerType.get_signless(64)
-        fields = {n: ir.IntegerAttr.get(number, getattr(self, n)) for n in ("argument", "width", "height", "columns", "rows")}
-        return ir.DictAttr.get({**fields, "element": ir.StringAttr.get(self.element)})
+        names = ("argument", "width", "plane_rows", "planes", "columns", "rows")
+        fields = {n: ir.IntegerAttr.get(number, getattr(self, n)) for n in names}
+        height = ir.AffineMapAttr.get(make_map(0, symbols, [self.height]))
+        return ir.DictAttr.get({**fields, "element": ir.StringAttr.get(self.element), "height": height})
 
 
 @dataclass
 class _Ring:
     slots: int
+    rows: int
+    blocks: int  # of 128-byte rows, side by side
     bytes: int
     elements: int
     memory: ir.Value
@@ -96,8 +105,9 @@ class TensorCores(ThreadReductions):
         kind, number = ir.MemRefType(op.result.type), len(self.rings)
         slots, rows, columns = kind.shape
         size = rows * columns
-        if columns * ITEM_BYTES[str(kind.element_type)] != ROW_BYTES:
-            raise PassFailure(f"rows of a tile for tensor cores must have {ROW_BYTES} bytes, but are {columns} x "
+        blocks, left = divmod(columns * ITEM_BYTES[str(kind.element_type)], ROW_BYTES)
+        if left or not blocks:
+            raise PassFailure(f"rows of a tile for tensor cores must be multiples of {ROW_BYTES} bytes, but are {columns} x "
                               f"{kind.element_type}", op.operation.location)
         memory = kernel.Shared(symbol=f"ring{number}", align=1024, result=ir.MemRefType.get(
             [slots * size], kind.element_type, memory_space=in_space(3))).result
@@ -110,7 +120,7 @@ class TensorCores(ThreadReductions):
             kernel.FenceMbarriers()
         if not isinstance(_next(op.operation), tile.Ring):
             kernel.Barrier()
-        return _Ring(slots, size * ITEM_BYTES[str(kind.element_type)], size, memory, full, empty)
+        return _Ring(slots, rows, blocks, size * ITEM_BYTES[str(kind.element_type)], size, memory, full, empty)
 
     def _turn(self, ring: _Ring, turn: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The slot of a turn, and the parity of its phase."""
@@ -122,24 +132,28 @@ class TensorCores(ThreadReductions):
     def _lower_fetch(self, op: tile.Fetch) -> None:
         ring = self.rings[op.ring]
         slot, parity = self._turn(ring, op.turn)
-        tensor_map, x, y = self._place_of(op)
-        one_thread = None if roles(self.schedule) else self._is(self.thread_number, 0)
-        with self._when(one_thread):
+        described, x, y, z = self._place_of(op)
+        if described not in self.tensor_maps:
+            self.tensor_maps[described] = self.add_tensor_map()
+        with self._when(None if roles(self.schedule) else self._is(self.thread_number, 0)):
             opposite = arith.subi(self._index(1), parity)
             kernel.MbarrierWait(barriers=ring.empty, index=slot, parity=opposite)
             kernel.MbarrierExpect(bytes=ring.bytes, barriers=ring.full, index=slot)
-            kernel.TmaLoad(
-                element=ir.MemRefType(op.ring.type).element_type, tensor_map=tensor_map, x=x, y=y, buffer=ring.memory,
-                offset=self._scaled(slot, ring.elements), barriers=ring.full, index=slot)
+            for block in range(ring.blocks):
+                offset = self._at((self._scaled(slot, ring.elements), block * described.columns * ring.rows))
+                kernel.TmaLoad(
+                    element=ir.MemRefType(op.ring.type).element_type, tensor_map=self.tensor_maps[described],
+                    x=self._at((x, block * described.columns)), y=y, z=z, buffer=ring.memory, offset=offset,
+                    barriers=ring.full, index=slot)
 
-    def _place_of(self, op: tile.Fetch) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """The tensor map of a fetch, and the column and row of the tile in it.
+    def _place_of(self, op: tile.Fetch) -> tuple[TensorMap, ir.Value, ir.Value, ir.Value]:
+        """The tensor map of a fetch, and the column, the row and the plane of the tile in it.
 
-        A row is what one step along the last of `rows` skips in memory: what is left of the offset is the column.
+        A row is what one step along the last of `rows` skips in memory: what is left of the offset is the column. Where the
+        rows end at a limit, other terms of the offset choose the plane.
         """
-        source = ir.MemRefType(op.source.type)
+        source, ring = ir.MemRefType(op.source.type), self.rings[op.ring]
         offset = offset_of(map_results(op.map), list(source.shape))
-        _, rows, columns = ir.MemRefType(op.ring.type).shape
         width = offset.coefficient(Dim(op.rows[-1])) if op.rows else prod(source.shape)
         step = width
         for axis in reversed(op.rows):
@@ -149,14 +163,21 @@ class TensorCores(ThreadReductions):
         if offset.coefficient(Dim(op.column)) != 1 or offset.nonlinear_atoms() & {Dim(a) for a in (*op.rows, op.column)}:
             raise PassFailure("a tile must be contiguous along its columns", op.operation.location)
         y = Linear(offset.constant // width, tuple((a, c // width) for a, c in offset.terms if c % width == 0))
-        x = offset - y * width
-        height = -(-prod(source.shape) // width)
-        described = TensorMap(self.arguments[self.scalars[op.source]], str(source.element_type), width, height, columns, rows)
-        if described not in self.tensor_maps:
-            self.tensor_maps[described] = self.add_tensor_map()
-        origins, symbols = [self.scalars[v] for v in op.origin][:op.map.n_dims], \
-            [self.scalars[v] for v in op.origin][op.map.n_dims:]
-        return self.tensor_maps[described], self.apply(x, origins, symbols), self.apply(y, origins, symbols)
+        x, z, total = offset - y * width, Linear(), -(-prod(source.shape) // width)
+        height, plane_rows = linear(total), total
+        if op.limit is not None:
+            others = [c for a, c in y.terms if a != Dim(op.rows[-1])]
+            plane_rows = min(others, default=total)
+            if len(op.rows) != 1 or any(c % plane_rows for c in [*others, y.constant, total]):
+                raise PassFailure("rows that end at a limit must lie in planes of equal size", op.operation.location)
+            z = Linear(y.constant // plane_rows, tuple((a, c // plane_rows) for a, c in y.terms if a != Dim(op.rows[-1])))
+            y, height = y - z * plane_rows, map_results(op.limit)[0]
+        columns = ROW_BYTES // ITEM_BYTES[str(source.element_type)]
+        described = TensorMap(self.arguments[self.scalars[op.source]], str(source.element_type), width, height, plane_rows,
+                              total // plane_rows, columns, ring.rows)
+        values = [self.scalars[v] for v in op.origin]
+        origins, symbols = values[:op.map.n_dims], values[op.map.n_dims:]
+        return described, *(self.apply(e, origins, symbols) for e in (x, y, z))
 
     def _lower_await(self, op: tile.Await) -> None:
         ring = self.rings[op.ring]
@@ -197,22 +218,40 @@ class TensorCores(ThreadReductions):
 
     def _lower_dot(self, op: tile.DotShared) -> Fragments:
         acc = self.tiles[op.acc]
-        (lhs, lhs_offset), (rhs, rhs_offset) = self.places[op.lhs], self.places[op.rhs]
+        rhs, rhs_offset = self.places[op.rhs]
         rows = prod(self.schedule.axes[a].tile for a in op.lhs_rows)
-        columns, depth = prod(self.schedule.axes[a].tile for a in op.rhs_rows), ir.MemRefType(op.lhs.type).shape[1]
+        columns = prod(self.schedule.axes[a].tile for a in op.rhs_rows)
+        slot_rows, slot_columns = ir.MemRefType(op.rhs.type).shape
+        depth = slot_rows if op.transposed else slot_columns
         if rows != 64 * self.groups:
             raise PassFailure(f"a tile of {rows} rows cannot be dealt to {self.groups} groups of 64", op.operation.location)
-        if self.groups > 1:
-            group = arith.divui(self.thread_number, self._index(GROUP))
-            lhs_offset = arith.addi(lhs_offset, self._scaled(group, 64 * depth))
+        lhs: dict[str, list[ir.Value]] = {"lhs": [], "lhs_offset": [], "lhs_registers": []}
+        if op.lhs in self.tiles:
+            tile_ = self.tiles[op.lhs]
+            reduced = [i for i, n in enumerate(op.lhs.type.shape) if n > 1 and i not in list(op.lhs_rows)]
+            lhs["lhs_registers"] = [tile_.values[at] for at in self._register_order(tile_, list(op.lhs_rows), reduced)]
+        else:
+            memory, offset = self.places[op.lhs]
+            if self.groups > 1:
+                group = arith.divui(self.thread_number, self._index(GROUP))
+                offset = arith.addi(offset, self._scaled(group, 64 * ROW_BYTES // ITEM_BYTES[str(self._element(op.rhs))]))
+            lhs["lhs"], lhs["lhs_offset"] = [memory], [offset]
         order = self._register_order(acc, list(op.lhs_rows), list(op.rhs_rows))
         scalars = [s for at in order for s in self._scalars(acc.values[at])]
         result = kernel.Wgmma(
-            element=ir.MemRefType(op.lhs.type).element_type, columns=columns, depth=depth, lhs=lhs, lhs_offset=lhs_offset,
-            rhs=rhs, rhs_offset=rhs_offset, acc=scalars, result_=[s.type for s in scalars])
-        self.running = True
-        values = self._gathered({at: acc.values[at] for at in order}, list(result.operation.results))
+            element=self._element(op.rhs), columns=columns, depth=depth, lhs_rows=rows, rhs_rows=slot_rows, **lhs,
+            transposed=op.transposed, rhs=rhs, rhs_offset=rhs_offset, acc=scalars, result_=[s.type for s in scalars])
+        made = list(result.operation.results)
+        if _is_used_at_once(op):
+            made = list(kernel.WgmmaWait(running=0, acc=made, result_=[s.type for s in made]).operation.results)
+        else:
+            self.running = True
+        values = self._gathered({at: acc.values[at] for at in order}, made)
         return Fragments(acc.layout, acc.element, {at: values[at] for at in acc.values})
+
+    @staticmethod
+    def _element(memory: ir.Value) -> ir.Type:
+        return ir.MemRefType(memory.type).element_type
 
     def _flatten(self, value: ir.Value) -> list[ir.Value]:
         """Loops carry scalars: the registers of a product in flight must not be packed, moved or renamed."""
@@ -257,6 +296,17 @@ class TensorCores(ThreadReductions):
     def add_tensor_map(self) -> ir.Value:
         """A new argument of the kernel."""
         raise NotImplementedError
+
+
+def _is_used_at_once(op: tile.DotShared) -> bool:
+    """Whether anything but the next product of a loop reads a product's result: then it must have ended."""
+    for use in op.result.uses:
+        if use.owner.operation.name != "scf.yield":
+            return True
+        loop = use.owner.operation.parent.opview
+        if any(not isinstance(u.owner, tile.DotShared) for u in loop.inner_iter_args[use.operand_number].uses):
+            return True
+    return False
 
 
 def _next(op: ir.Operation) -> ir.OpView | None:

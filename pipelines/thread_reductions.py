@@ -57,12 +57,16 @@ class ThreadReductions(FragmentLowering):
         stride = 1
         for i in schedule.thread_order:
             axis = schedule.axes[i]
-            if axis.threads > 1:
+            if axis.threads > 1 and not axis.lanes_of:
                 threads, self.strides[i] = axis.threads // axis.cluster, stride
                 self.coordinates[i] = self._digit(stride, threads, stride * threads < schedule.threads or padded)
                 if axis.cluster > 1:
                     self.coordinates[i] = arith.addi(self.coordinates[i], self._scaled(self._rank(), threads))
                 stride *= threads
+        names = [axis.name for axis in schedule.axes]
+        self.shared_lanes = {i: names.index(a.lanes_of) for i, a in enumerate(schedule.axes) if a.lanes_of}
+        for i, other in self.shared_lanes.items():
+            self.coordinates[i], self.strides[i] = self.coordinates[other], self.strides[other]
 
     def _digit(self, stride: int, base: int, bounded: bool) -> ir.Value:
         value = arith.divui(self.thread_number, self._index(stride)) if stride > 1 else self.thread_number
@@ -109,7 +113,10 @@ class ThreadReductions(FragmentLowering):
     def owns(self, shape: Sequence[int]) -> ir.Value | None:
         """The first thread along every axis that a tile does not vary along, unless the fragments were dealt along it."""
         dealt = self.deal.axis if self.deal else None
-        conditions = [self._is(self.coordinates[a], 0) for a in self.coordinates if shape[a] == 1 and a != dealt]
+        lanes = [[a, *(i for i, other in self.shared_lanes.items() if other == a)] for a in self.coordinates
+                 if a not in self.shared_lanes]
+        conditions = [self._is(self.coordinates[axes[0]], 0) for axes in lanes
+                      if all(shape[a] == 1 for a in axes) and dealt not in axes]
         return _all([*conditions, *([self._alive()] if self.padded else [])])
 
     def stores(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
@@ -135,6 +142,8 @@ class ThreadReductions(FragmentLowering):
         """
         base, size, distances = self._index(0), 1, [0]
         for axis in sorted(self.coordinates, key=lambda a: a not in axes):
+            if axis in self.shared_lanes and axis not in axes:
+                continue
             if axis in axes:
                 distances = [d + size * i for i in range(groups[axis]) for d in distances]
                 size *= groups[axis]

@@ -73,7 +73,8 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
         lowering.end_block()
         func.ReturnOp([])
     if lowering.tensor_maps:
-        lowered.attributes["kernel.tensor_maps"] = ir.ArrayAttr.get([m.to_attribute() for m in lowering.tensor_maps])
+        maps = [m.to_attribute(len(symbols)) for m in lowering.tensor_maps]
+        lowered.attributes["kernel.tensor_maps"] = ir.ArrayAttr.get(maps)
         lowered.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], []))
 
 

@@ -51,13 +51,16 @@ class State:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """How a kernel copies tiles of its buffer argument number `argument`: boxes of `rows` x `columns` elements out of
-    `height` rows of `width` elements, swizzled by 128 bytes; what lies outside reads as zero."""
+    """How a kernel copies tiles of its buffer argument number `argument`: boxes of `rows` x `columns` elements, swizzled by
+    128 bytes, out of planes of rows of `width` elements. A plane begins every `plane_rows` rows; its rows from `height` on,
+    an expression of the symbols, read as zero, and so does what lies outside the buffer."""
 
     argument: int
     dtype: str
     width: int
-    height: int
+    height: str
+    plane_rows: int
+    planes: int
     columns: int
     rows: int
 

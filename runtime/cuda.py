@@ -8,6 +8,7 @@ holds, nothing is uploaded.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,16 @@ def driver_version() -> str:
 
 
 @dataclass
+class _EncodedMap:
+    """A tensor map of a launch: the address of its buffer, where its 128 bytes lie, and for what height they were made."""
+
+    described: TensorMap
+    buffer: int
+    place: int
+    height: int = -1
+
+
+@dataclass
 class _Prepared:
     """An entry point ready to launch."""
 
@@ -83,7 +94,8 @@ class _Prepared:
     memory: list[int]  # device address of every buffer
     functions: list[Any]
     parameters: list[np.ndarray]  # per launch: addresses of the argument values
-    values: list[Any]  # kept alive: the argument values
+    values: list[np.ndarray]  # kept alive: the argument values
+    maps: list[_EncodedMap]
     graph: Any = None
     holds: tuple[dict[str, bytes], dict[str, int]] | None = None  # arguments and symbols now on the device
 
@@ -151,29 +163,36 @@ class CudaProgram:
                 memory.append(self._arena + buffer.offset)
             else:
                 memory.append(self._allocate(buffer.bytes))
-        values, parameters = [], []
+        values, parameters, maps = [], [], []
         for name, used in entry.launches:
+            described = self.manifest.kernels[name].tensor_maps
             pointers = np.array([*(memory[b] for b in used), self._symbols], np.uint64)
+            encoded = np.zeros(16 * len(described) + 8, np.uint64)  # 128 bytes each, at a multiple of 64
+            first = encoded.ctypes.data + -encoded.ctypes.data % 64
+            maps += [_EncodedMap(m, memory[used[m.argument]], first + 128 * i) for i, m in enumerate(described)]
+            values += [pointers, encoded]
             places = [pointers.ctypes.data + 8 * i for i in range(len(pointers))]
-            for described in self.manifest.kernels[name].tensor_maps:
-                encoded = self._tensor_map(described, memory[used[described.argument]])
-                values.append(encoded)
-                places.append(int(encoded.getPtr()))
-            values.append(pointers)
-            parameters.append(np.array(places, np.uint64))
-        return _Prepared(entry, memory, [self._functions[k] for k, _ in entry.launches], parameters, values)
+            parameters.append(np.array([*places, *(first + 128 * i for i in range(len(described)))], np.uint64))
+        return _Prepared(entry, memory, [self._functions[k] for k, _ in entry.launches], parameters, values, maps)
 
-    def _tensor_map(self, described: TensorMap, address: int) -> Any:
-        """The driver's form of a tensor map."""
+    def _encode(self, maps: list[_EncodedMap], symbols: Mapping[str, int]) -> None:
+        """Writes tensor maps for given lengths where launches find them; those that have not changed are left alone."""
         d = self._d
-        kind = getattr(d.CUtensorMapDataType, "CU_TENSOR_MAP_DATA_TYPE_" + TENSOR_TYPES[described.dtype])
-        row = described.width * NUMPY[described.dtype].itemsize
-        return _check(d.cuTensorMapEncodeTiled(
-            kind, 2, address, [d.cuuint64_t(described.width), d.cuuint64_t(described.height)], [d.cuuint64_t(row)],
-            [d.cuuint32_t(described.columns), d.cuuint32_t(described.rows)], [d.cuuint32_t(1), d.cuuint32_t(1)],
-            d.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE, d.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
-            d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-            d.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE))
+        for m in maps:
+            described, height = m.described, evaluate(m.described.height, symbols)
+            if m.height == height:
+                continue
+            kind = getattr(d.CUtensorMapDataType, "CU_TENSOR_MAP_DATA_TYPE_" + TENSOR_TYPES[described.dtype])
+            row = described.width * NUMPY[described.dtype].itemsize
+            encoded = _check(d.cuTensorMapEncodeTiled(
+                kind, 3, m.buffer, [d.cuuint64_t(n) for n in (described.width, height, described.planes)],
+                [d.cuuint64_t(row), d.cuuint64_t(row * described.plane_rows)],
+                [d.cuuint32_t(n) for n in (described.columns, described.rows, 1)], [d.cuuint32_t(1)] * 3,
+                d.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE, d.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+                d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                d.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE))
+            ctypes.memmove(m.place, int(encoded.getPtr()), 128)
+            m.height = height
 
     # Running ------------------------------------------------------------------------------------------------------
 
@@ -244,6 +263,7 @@ class CudaProgram:
 
     def _launch_all(self, prepared: _Prepared, symbols: dict[str, int], skip: frozenset[str] = frozenset()) -> None:
         first = True
+        self._encode(prepared.maps, symbols)
         launches = zip(prepared.entry.launches, prepared.functions, prepared.parameters, strict=True)
         for (name, _), function, parameters in launches:
             kernel = self.manifest.kernels[name]

@@ -57,7 +57,7 @@ class SimulatedGpu:
                     grid=grid,
                     block=(kernel.block, 1, 1),
                     memory=self.memory,
-                    args=[*(places[b] for b in used), table, *self._tensor_maps(kernel, [places[b] for b in used])],
+                    args=[*(places[b] for b in used), table, *self._tensor_maps(kernel, [places[b] for b in used], known)],
                     shared_bytes=kernel.shared_bytes,
                     pending=[(places[b], plan.buffers[b].bytes) for b in written] if kernel.dependent else [],
                 )
@@ -84,18 +84,13 @@ class SimulatedGpu:
         return self._allocate(buffer.bytes)
 
     @staticmethod
-    def _tensor_maps(kernel: Kernel, places: list[int]) -> list[TensorMap]:
-        return [
-            TensorMap(
-                places[m.argument],
-                m.dtype,
-                (m.width, m.height),
-                (m.width * NUMPY[m.dtype].itemsize,),
-                (m.columns, m.rows),
-                128,
-            )
-            for m in kernel.tensor_maps
-        ]
+    def _tensor_maps(kernel: Kernel, places: list[int], symbols: Mapping[str, int]) -> list[TensorMap]:
+        maps = []
+        for m in kernel.tensor_maps:
+            row = m.width * NUMPY[m.dtype].itemsize
+            sizes, strides = (m.width, evaluate(m.height, symbols), m.planes), (row, row * m.plane_rows)
+            maps.append(TensorMap(places[m.argument], m.dtype, sizes, strides, (m.columns, m.rows, 1), 128))
+        return maps
 
     def _allocate(self, size: int) -> int:
         """Poisoned memory, in multiples of 16 bytes: up to there LLVM may read past the end of what it knows is aligned."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 import shutil
 import subprocess
 import time

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from mlir import ir
 
 from tilec.dialects import primop
-from tilec.dialects.index_expr import Dim, Linear, dim, make_map, substitute
+from tilec.dialects.index_expr import Dim, Linear, dim, linear, make_map, substitute
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import ONLINE, is_contraction
 from tilec.pipelines.primop.outline import body_of, extents_of, functions
@@ -38,17 +38,21 @@ class Chain:
 
 @dataclass(frozen=True)
 class OnlineReductions(Pass):
-    """Prepare and mark chains of reductions that one loop can compute: attention over a cache, one query at a time."""
+    """Prepare and mark chains of reductions that one loop can compute: attention over a cache.
+
+    One query at a time; with `rows`, also many, where both products suit tensor cores.
+    """
 
     name = "primop-online-reductions"
     anchor = "builtin.module"
+    rows: bool = False
 
     def run(self, op: ir.OpView) -> None:
         symbols = len(primop.symbol_ranges(op.operation))
         for chunk in functions(op, "primop.chunk"):
             for found in [o for o in body_of(chunk).operations if isinstance(o, primop.Sum) and is_contraction(o)]:
-                total = _factored(found, symbols) or found
-                chain = _chain_below(total)
+                total = _factored(found, symbols, self.rows) or found
+                chain = _chain_below(total, self.rows)
                 if chain is not None:
                     _mark(chain, total)
 
@@ -75,30 +79,35 @@ def match_power(op: ir.OpView | None) -> Chain | None:
     return Chain(maximum, clamped.result, op, scaled.rhs, ir.FloatAttr(floor.value).value)
 
 
-def _factored(total: primop.Sum, symbols: int) -> primop.Sum | None:
-    """Rewrites sum((p * r) * v), r constant along the sum, as sum(p * v) * r; returns the new sum."""
+def _factored(total: primop.Sum, symbols: int, rows: bool) -> primop.Sum | None:
+    """Rewrites sum((p * r) * v), r constant along the sum, as sum(p * v) * r; returns the new sum.
+
+    Between the products there may be a cast, which then rounds p alone.
+    """
     product = defining_op(total.operand)
     if not isinstance(product, primop.Mul) or product.bounds is not None:
         return None
     for k in (0, 1):
-        inner = defining_op(product.operands[k])
-        if not isinstance(inner, primop.Mul) or inner.bounds is not None:
-            continue
+        inner, cast = defining_op(product.operands[k]), None
         point = tuple(dim(d) for d in range(len(primop.space_of(product))))
         here = operand_index(product, k, point)
+        if isinstance(inner, primop.Cast) and inner.bounds is None:
+            inner, cast, here = defining_op(inner.operand), inner, operand_index(inner, 0, here)
+        if not isinstance(inner, primop.Mul) or inner.bounds is not None:
+            continue
         for j in (0, 1):
             index = operand_index(inner, j, here)
             if any(Dim(d) in e.atoms() for e in index for d in total.dims):
                 continue
             chain = match_power(defining_op(inner.operands[1 - j]))
-            if chain is None or not _suits(chain):
+            if chain is None or not _suits(chain, total, rows):
                 continue
-            return _rewrite(total, product, inner, k, j, index, operand_index(inner, 1 - j, here), symbols)
+            return _rewrite(total, product, inner, cast, k, j, index, operand_index(inner, 1 - j, here), symbols)
     return None
 
 
-def _rewrite(total: primop.Sum, product: primop.Mul, inner: primop.Mul, k: int, j: int, factor: tuple[Linear, ...],
-             kept: tuple[Linear, ...], symbols: int) -> primop.Sum:
+def _rewrite(total: primop.Sum, product: primop.Mul, inner: primop.Mul, cast: primop.Cast | None, k: int, j: int,
+             factor: tuple[Linear, ...], kept: tuple[Linear, ...], symbols: int) -> primop.Sum:
     rank = len(primop.space_of(product))
     result_dims = {Dim(d): dim(i) for i, d in enumerate(d for d in range(rank) if d not in list(total.dims))}
     extents = extents_of(total.result)
@@ -107,6 +116,13 @@ def _rewrite(total: primop.Sum, product: primop.Mul, inner: primop.Mul, k: int, 
     with total.operation.location, ir.InsertionPoint(total):
         operands, maps = list(product.operands), list(product.maps)
         operands[k], maps[k] = inner.operands[1 - j], make_map(rank, symbols, kept)
+        narrowed = []
+        if cast is not None:
+            source = primop.space_of(defining_op(operands[k]))
+            whole = make_map(len(source), symbols, [dim(d) for d in range(len(source))])
+            kind = ir.RankedTensorType.get(list(ir.RankedTensorType(operands[k].type).shape), primop.element_type(cast.result))
+            narrowed = [primop.Cast(operand=operands[k], space=make_map(0, symbols, source), maps=[whole], result=kind)]
+            operands[k] = narrowed[0].result
         fresh = primop.Mul(lhs=operands[0], rhs=operands[1], space=product.space, maps=maps, result=product.result.type)
         summed = primop.Sum(operand=fresh.result, space=total.space, maps=total.maps, dims=list(total.dims),
                             result=total.result.type)
@@ -114,49 +130,64 @@ def _rewrite(total: primop.Sum, product: primop.Mul, inner: primop.Mul, k: int, 
         whole = [dim(i) for i in range(len(extents))]
         scaled = primop.Mul(lhs=summed.result, rhs=inner.operands[j], space=make_map(0, symbols, extents),
                             maps=[make_map(len(extents), symbols, m) for m in (whole, outer)], result=total.result.type)
-    for made in (fresh, summed, scaled):
+    for made in (*narrowed, fresh, summed, scaled):
         for name, attribute in chunk.items():
             made.operation.attributes[name] = attribute
     total.result.replace_all_uses_with(scaled.result)
-    for dead in (total, product, inner):
+    for dead in (total, product, *([cast] if cast is not None else []), inner):
         if not list(dead.result.uses):
             dead.operation.erase()
     return summed
 
 
-def _chain_below(total: primop.Sum) -> Chain | None:
+def below_cast(value: ir.Value) -> ir.OpView | None:
+    """The op that computes a value, or what it casts."""
+    op = defining_op(value)
+    return defining_op(op.operand) if isinstance(op, primop.Cast) else op
+
+
+def _chain_below(total: primop.Sum, rows: bool) -> Chain | None:
     product = defining_op(total.operand)
     if not isinstance(product, primop.Mul):
         return None
     for operand in product.operands:
-        chain = match_power(defining_op(operand))
-        if chain is not None and _suits(chain):
+        chain = match_power(below_cast(operand))
+        if chain is not None and _suits(chain, total, rows):
             return chain
     return None
 
 
-def _suits(chain: Chain) -> bool:
-    """Whether one loop is better: rows of any length, few of them (their number is known), made by a contraction.
+def _suits(chain: Chain, total: primop.Sum, rows: bool) -> bool:
+    """Whether one loop is better: rows of any length, made by a contraction, few of them (their number is known).
 
-    With many rows the scores are better made by a kernel of their own; short rows of a known length need no loop.
+    Many rows only by tensor cores, for which both products need 16-bit operands and heads of 64 or 128; otherwise their
+    scores are better made by a kernel of their own. Short rows of a known length need no loop.
     """
     space, dims = primop.space_of(chain.maximum), list(chain.maximum.dims)
-    few = all(e.is_constant for e in extents_of(chain.maximum.result))
-    return few and len(dims) == 1 and not space[dims[0]].is_constant and _made_by_contraction(chain.maximum.operand)
+    if len(dims) != 1 or space[dims[0]].is_constant:
+        return False
+    scores = _made_by_contraction(chain.maximum.operand)
+    if scores is None or all(e.is_constant for e in extents_of(chain.maximum.result)):
+        return scores is not None
+    narrow = all(str(primop.element_type(v)) in ("bf16", "f16")
+                 for s in (scores, total) for v in defining_op(s.operand).operands)
+    depth = [primop.space_of(scores)[d] for d in scores.dims]
+    return rows and narrow and len(depth) == 1 and depth[0] in (linear(64), linear(128))
 
 
-def _made_by_contraction(value: ir.Value) -> bool:
-    """Whether a value is the elementwise epilogue of one contraction."""
-    found, pending = 0, [value]
+def _made_by_contraction(value: ir.Value) -> primop.Sum | None:
+    """The one contraction whose elementwise epilogue a value is."""
+    found: list[primop.Sum] = []
+    pending = [value]
     while pending:
         op = defining_op(pending.pop())
         if op is None or isinstance(op, primop.Constant | primop.Iota):
             continue
         if isinstance(op, primop.Sum | primop.Max | primop.Gather | primop.Scatter):
-            found += 1 if is_contraction(op) else 2
+            found += [op] if is_contraction(op) else [op, op]
             continue
         pending += list(op.operands)
-    return found == 1
+    return found[0] if len(set(found)) == len(found) == 1 else None
 
 
 def _mark(chain: Chain, total: primop.Sum) -> None:
@@ -176,7 +207,7 @@ def _mark(chain: Chain, total: primop.Sum) -> None:
             product = defining_op(total.operand)
             assert product is not None
             product.operation.attributes[ONLINE] = mark
-            below = [chain.power.result]
+            below = [v for v in product.operands if (op := below_cast(v)) is not None and op == chain.power]
         for operand in below:
             inner = defining_op(operand)
             if inner is not None and _is_between(inner, chain):

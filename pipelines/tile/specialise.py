@@ -51,6 +51,9 @@ def _specialise(block: ir.Block) -> None:
                 _copy(op, copies)
         scf.YieldOp([])
     for op in ops[first:-1]:
+        if isinstance(op, tile.Fetch):
+            op.operation.erase()
+            continue
         op.operation.detach_from_parent()
         branch.else_block.append(op)
         _drop_fetches(op.operation)

@@ -1,10 +1,15 @@
-"""Operands of tensor cores come through shared memory: the loads of a loop's products become fetches into rings.
+"""Operands of tensor cores come through shared memory: the loads of products become fetches into rings.
 
     for k: a = load; b = load; acc = dot(a, b, acc)   ->   for k: fetch a; fetch b; acc = dot_shared(await a, await b, acc);
                                                                   release the slots of the turn before
 
+A product that only the next turn's product waits for runs on while that starts; its slots are released one turn later. An
+operand that is the same in every turn has a slot of its own, filled before the loop; a left operand that was computed
+stays in registers.
+
 An operand's mask is dropped. Along a kept axis it may be: an element that does not exist makes only results that do not
-exist. Along the reduced axis a fetch reads zero beyond the end of a row. Part of the schedule: `tensor` and `stages`.
+exist. Along the reduced axis a fetch reads zero, beyond the end of a row by itself and beyond a number of rows by its
+`limit`. Part of the schedule: `tensor` and `stages`.
 """
 
 from __future__ import annotations
@@ -17,10 +22,11 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from tilec.dialects import tile
+from tilec.dialects.index_expr import Dim, dim, make_map, map_results
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
-from tilec.pipelines.primop.structure import defining_op
+from tilec.pipelines.primop.structure import defining_op, offset_of
 
 
 @dataclass(frozen=True)
@@ -36,37 +42,10 @@ class Stage(Pass):
                 for function in functions(nested, "tile.kernel"):
                     schedule = Schedule.from_attribute(function.attributes["tile.schedule"])
                     if schedule.tensor:
-                        _stage(function, schedule)
-
-
-def _stage(function: ir.OpView, schedule: Schedule) -> None:
-    entry = body_of(function)
-    for loop in list(_loops(entry)):
-        dots = [o for o in loop.body.operations if isinstance(o, tile.Dot)]
-        if not dots:
-            continue
-        with loop.operation.location:
-            with ir.InsertionPoint.at_block_begin(loop.body):
-                turn = arith.divui(arith.subi(loop.induction_variable, loop.lowerBound), loop.step)
-            slots: dict[ir.Value, ir.Value] = {}
-            rings = []
-            for dot in dots:
-                for operand in (dot.lhs, dot.rhs):
-                    if operand not in slots:
-                        ring, slots[operand] = _fetched(operand, dot, entry, schedule, turn)
-                        rings.append(ring)
-            for dot in dots:
-                _replace(dot, slots)
-            for operand in slots:
-                defining_op(operand).operation.erase()
-            with ir.InsertionPoint(list(loop.body.operations)[-1]):
-                before = arith.subi(turn, arith.constant(ir.IndexType.get(), 1))
-                later = arith.cmpi(arith.CmpIPredicate.ugt, turn, arith.constant(ir.IndexType.get(), 0))
-                branch = scf.IfOp(later)
-                with ir.InsertionPoint(branch.then_block):
-                    for ring in rings:
-                        tile.Release(ring=ring, turn=before, running=len(dots))
-                    scf.YieldOp([])
+                        stager = _Stager(body_of(function), schedule)
+                        for loop in list(_loops(body_of(function))):
+                            stager.stage(loop.body, loop)
+                        stager.stage(body_of(function), None)
 
 
 def _loops(block: ir.Block) -> Iterator[scf.ForOp]:
@@ -78,41 +57,143 @@ def _loops(block: ir.Block) -> Iterator[scf.ForOp]:
                 yield from _loops(inner)
 
 
-def _rows(load: tile.Load, reduced: int) -> list[int]:
-    return [i for i, n in enumerate(load.result.type.shape) if n > 1 and i != reduced]
+@dataclass(frozen=True)
+class _Operand:
+    """How an operand of a product lies in memory: its slot's rows and column, and the axis that the product reduces."""
+
+    load: tile.Load
+    rows: list[int]
+    column: int
+    reduced: int
+
+    @property
+    def shape(self) -> list[int]:
+        sizes = self.load.result.type.shape
+        return [prod(sizes[a] for a in self.rows), sizes[self.column]]
+
+    @property
+    def transposed(self) -> bool:
+        return self.column != self.reduced
 
 
-def _reduced(dot: tile.Dot) -> int:
+class _Stager:
+    def __init__(self, entry: ir.Block, schedule: Schedule) -> None:
+        self.entry, self.schedule = entry, schedule
+
+    def stage(self, block: ir.Block, loop: scf.ForOp | None) -> None:
+        """Brings the operands of a block's products through rings; of a loop, in turns."""
+        dots = [o for o in block.operations if isinstance(o, tile.Dot)]
+        if not dots:
+            return
+        with dots[0].operation.location, ir.InsertionPoint.at_block_begin(block):
+            turn = arith.divui(arith.subi(loop.induction_variable, loop.lowerBound), loop.step) if loop else _index(0)
+        running = loop is not None and all(_only_feeds_products(d, loop) for d in dots)
+        slots: dict[ir.Value, ir.Value] = {}
+        rings: list[ir.Value] = []
+        loads: list[tile.Load] = []
+        for dot in dots:
+            own = []
+            for operand in (dot.lhs, dot.rhs):
+                if isinstance(defining_op(operand), tile.Load) and operand not in slots:
+                    found = _operand(operand, dot)
+                    loads.append(found.load)
+                    ring, slots[operand], in_turns = self._fetched(found, dot, loop, turn)
+                    own += [ring] if in_turns else []
+            made = _replace(dot, slots)
+            rings += own
+            if loop is not None and not running:
+                with made.operation.location, ir.InsertionPoint(_after(made)):
+                    for ring in own:
+                        tile.Release(ring=ring, turn=turn, running=0)
+        for load in loads:
+            load.operation.erase()
+        if running and loop is not None:
+            with loop.operation.location, ir.InsertionPoint(list(block.operations)[-1]):
+                branch = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ugt, turn, _index(0)))
+                with ir.InsertionPoint(branch.then_block):
+                    before = arith.subi(turn, _index(1))
+                    for ring in rings:
+                        tile.Release(ring=ring, turn=before, running=len(dots))
+                    scf.YieldOp([])
+
+    def _fetched(self, operand: _Operand, dot: tile.Dot, loop: scf.ForOp | None,
+                 turn: ir.Value) -> tuple[ir.Value, ir.Value, bool]:
+        """A ring for an operand, its slot of this turn, and whether it is fetched in every turn."""
+        load, space = operand.load, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 3)
+        element = load.result.type.element_type
+        variable = loop.induction_variable if loop else None
+        in_turns = any(v == variable and Dim(i) in _used(load) for i, v in enumerate(load.origin))
+        with load.operation.location:
+            with ir.InsertionPoint.at_block_begin(self.entry):
+                kind = ir.MemRefType.get([self.schedule.stages if in_turns else 1, *operand.shape], element, memory_space=space)
+                ring = tile.Ring(result=kind).result
+            with ir.InsertionPoint(dot if in_turns or loop is None else loop):
+                origin = [loop.lowerBound if loop and not in_turns and v == variable else v for v in load.origin]
+                turn = turn if in_turns else _index(0)
+                more = {"limit": limit} if (limit := _limit(operand)) is not None else {}
+                tile.Fetch(rows=operand.rows, column=operand.column, map=load.map, ring=ring, turn=turn, source=load.source,
+                           origin=origin, **more)
+                slot = tile.Await(ring=ring, turn=turn,
+                                  result=ir.MemRefType.get(operand.shape, element, memory_space=space)).result
+        return ring, slot, in_turns
+
+
+def _index(value: int) -> ir.Value:
+    return arith.constant(ir.IndexType.get(), value)
+
+
+def _used(load: tile.Load) -> set:
+    return {a for e in map_results(load.map) for a in e.atoms()}
+
+
+def _only_feeds_products(dot: tile.Dot, loop: scf.ForOp) -> bool:
+    """Whether a product's result is read by nothing before the next turn's product adds to it."""
+    uses = list(dot.result.uses)
+    if len(uses) != 1 or uses[0].owner.operation.name != "scf.yield":
+        return False
+    carried = loop.inner_iter_args[uses[0].operand_number]
+    return all(isinstance(u.owner, tile.Dot) and u.operand_number == 2 for u in carried.uses)
+
+
+def _operand(value: ir.Value, dot: tile.Dot) -> _Operand:
+    load = defining_op(value)
     shapes = [list(v.type.shape) for v in (dot.lhs, dot.rhs, dot.acc)]
-    return next(i for i, (a, b, c) in enumerate(zip(*shapes, strict=True)) if max(a, b) > c)
+    reduced = next(i for i, (a, b, c) in enumerate(zip(*shapes, strict=True)) if max(a, b) > c)
+    offset = offset_of(map_results(load.map), list(ir.MemRefType(load.source.type).shape))
+    wide = [i for i, n in enumerate(value.type.shape) if n > 1]
+    column = next((i for i in wide if offset.coefficient(Dim(i)) == 1), None)
+    if column is None or (value == dot.lhs and column != reduced):
+        raise PassFailure("an operand of a product on tensor cores must be contiguous in memory", dot.operation.location)
+    return _Operand(load, [i for i in wide if i != column], column, reduced)
 
 
-def _fetched(operand: ir.Value, dot: tile.Dot, entry: ir.Block, schedule: Schedule,
-             turn: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """A ring for an operand, and its slot of this turn."""
-    load, reduced = defining_op(operand), _reduced(dot)
-    if not isinstance(load, tile.Load):
-        raise PassFailure("a product on tensor cores needs operands that are read from memory", dot.operation.location)
-    rows, shape = _rows(load, reduced), operand.type.shape
-    space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 3)
-    slot = [prod(shape[a] for a in rows), shape[reduced]]
-    with load.operation.location:
-        with ir.InsertionPoint.at_block_begin(entry):
-            ring = tile.Ring(result=ir.MemRefType.get([schedule.stages, *slot], operand.type.element_type,
-                                                      memory_space=space)).result
-        with ir.InsertionPoint(load):
-            tile.Fetch(rows=rows, column=reduced, map=load.map, ring=ring, turn=turn, source=load.source,
-                       origin=list(load.origin))
-        with ir.InsertionPoint(dot):
-            kind = ir.MemRefType.get(slot, operand.type.element_type, memory_space=space)
-            return ring, tile.Await(ring=ring, turn=turn, result=kind).result
+def _limit(operand: _Operand) -> ir.AffineMap | None:
+    """Where the rows of a transposed operand end: its mask along the reduced axis, as a number of rows."""
+    if not operand.transposed or operand.load.mask is None:
+        return None
+    for condition in map_results(operand.load.mask):
+        end = condition + 1
+        if end.coefficient(Dim(operand.reduced)) == -1:
+            return make_map(0, operand.load.mask.n_symbols, [end + dim(operand.reduced)])
+    return None
 
 
-def _replace(dot: tile.Dot, slots: dict[ir.Value, ir.Value]) -> None:
-    reduced = _reduced(dot)
+def _after(op: ir.OpView) -> ir.OpView:
+    ops = list(op.operation.block.operations)
+    return ops[next(i for i, o in enumerate(ops) if o.operation == op.operation) + 1]
+
+
+def _replace(dot: tile.Dot, slots: dict[ir.Value, ir.Value]) -> tile.DotShared:
+    if dot.rhs not in slots:
+        raise PassFailure("the right operand of a product on tensor cores must be read from memory", dot.operation.location)
+    right = _operand(dot.rhs, dot)
+    columns = [*right.rows, right.column]
+    columns.remove(right.reduced)
+    rows = [i for i, n in enumerate(dot.lhs.type.shape) if n > 1 and i != right.reduced]
     with dot.operation.location, ir.InsertionPoint(dot):
         made = tile.DotShared(
-            lhs_rows=_rows(defining_op(dot.lhs), reduced), rhs_rows=_rows(defining_op(dot.rhs), reduced),
-            lhs=slots[dot.lhs], rhs=slots[dot.rhs], acc=dot.acc, result=dot.result.type)
+            lhs_rows=rows, rhs_rows=columns, transposed=True if right.transposed else None,
+            lhs=slots.get(dot.lhs, dot.lhs), rhs=slots[dot.rhs], acc=dot.acc, result=dot.result.type)
     dot.result.replace_all_uses_with(made.result)
     dot.operation.erase()
+    return made
