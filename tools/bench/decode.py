@@ -3,7 +3,8 @@
     tilec bench decode --model llama-3.2-1b --context 512 --json results.json
 
 Prints, per model, the median device time of a token, the bytes that must be read for it over the time, and their share of
-the copy rate of an H200. `--kernels` adds what each kernel costs: the step's time with and without it.
+the copy rate of an H200. `--kernels` adds what each kernel costs: the step's time with and without it. `--entry sample` times
+the step that draws its token, with top-k and top-p, instead of the greedy one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tilec.llm import resolve_target
 from tilec.model_compiler import compile_model
 from tilec.runtime.artifact import ITEM_BYTES, Artifact
 from tilec.runtime.cuda import CudaProgram, driver_version, find_gpu
+from tilec.runtime.sampling import Sampler, SamplingParams
 from tilec.runtime.weights import load_weights
 
 COPY_RATE = 4.3e12  # bytes a second: a device copy on an H200, reads plus writes
@@ -62,16 +64,19 @@ def random_weights(artifact: Artifact, config: ModelConfig) -> object:
 
 
 def measure(name: str, target: str, dtype: str, context: int, repeats: int, kernels: bool,
-            leave_out: Sequence[str] = ()) -> dict[str, object]:
+            leave_out: Sequence[str] = (), entry: str = "decode") -> dict[str, object]:
     """Compiles a model, fills its cache up to `context` in form only, and times decode steps around there."""
     config = MODELS[name]
     room = context + 2 * repeats + 64
     artifact = compile_model(config, target, dtype, room, leave_out=leave_out)
     program = CudaProgram(artifact, load_weights(artifact.manifest, random_weights(artifact, config), 8))  # type: ignore[arg-type]
-    tokens = {"tokens": np.array([7], np.int32)}
-    times = program.time("decode", tokens, {"past": context - repeats // 2}, repeats)
+    arguments = {"tokens": np.array([7], np.int32)}
+    if entry == "sample":
+        arguments |= Sampler(SamplingParams(temperature=0.8, top_k=50, top_p=0.95, seed=1)).arguments
+    launches = artifact.manifest.entries[entry].launches
+    times = program.time(entry, arguments, {"past": context - repeats // 2}, repeats)
     median = statistics.median(times[5:])
-    used = {b.label for b in artifact.manifest.entries["decode"].buffers if b.kind == "weight"}
+    used = {b.label for b in artifact.manifest.entries[entry].buffers if b.kind == "weight"}
     read = sum(ITEM_BYTES[w.dtype] * int(np.prod(w.shape)) for n, w in artifact.manifest.weights.items()
                if n in used and not (n == "model.embed_tokens.weight" and not config.tied_embeddings))
     read += 2 * config.layers * config.kv_heads * config.head_dim * context * ITEM_BYTES[dtype]
@@ -79,15 +84,17 @@ def measure(name: str, target: str, dtype: str, context: int, repeats: int, kern
         "model": name, "dtype": dtype, "context": context, "ms_per_token": round(median, 4),
         "gigabytes": round(read / 1e9, 3), "terabytes_per_second": round(read / median / 1e9, 3),
         "share_of_copy_rate": round(read / median * 1e3 / COPY_RATE, 3),
-        "launches": len(artifact.manifest.entries["decode"].launches),
+        "launches": len(launches),
     }
+    if entry != "decode":
+        result["entry"] = entry
     if leave_out:
         result["without"] = list(leave_out)
     if kernels:
         costs = {}
-        for kernel in dict.fromkeys(k for k, _ in artifact.manifest.entries["decode"].launches):
-            count = sum(k == kernel for k, _ in artifact.manifest.entries["decode"].launches)
-            without = statistics.median(program.time("decode", tokens, {"past": context}, 30, frozenset([kernel]))[5:])
+        for kernel in dict.fromkeys(k for k, _ in launches):
+            count = sum(k == kernel for k, _ in launches)
+            without = statistics.median(program.time(entry, arguments, {"past": context}, 30, frozenset([kernel]))[5:])
             costs[kernel] = {"launches": count, "microseconds_each": round((median - without) * 1e3 / count, 2)}
         result["kernels"] = costs
     program.close()
@@ -103,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--kernels", action="store_true", help="also what each kernel costs")
+    parser.add_argument("--entry", default="decode", choices=["decode", "sample"])
     parser.add_argument("--without", action="append", default=[], metavar="PASS", help="leave out an optional pass")
     parser.add_argument("--json", type=Path, help="write the results here")
     options = parser.parse_args(arguments)
@@ -112,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = []
     for name in options.model or MODELS:
         r = measure(name, resolve_target(options.target), options.dtype, options.context, options.repeats, options.kernels,
-                    options.without)
+                    options.without, options.entry)
         for kernel, cost in r.get("kernels", {}).items():  # type: ignore[attr-defined]
             print(f"    {kernel:40} {cost['launches']:4} x {cost['microseconds_each']:8.2f} us")
         print(f"{name:16} {r['dtype']:5} {r['ms_per_token']:8.4f} ms  {r['terabytes_per_second']:6.3f} TB/s  "
