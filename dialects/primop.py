@@ -32,7 +32,12 @@ INTEGERS = ("i64", "i32", "i1")
 # primitives do not say.
 CUSTOM_KINDS = {
     "arith.select": 3, "arith.minimumf": 2, "arith.divf": 2, "arith.divsi": 2, "math.tanh": 1, "math.erf": 1,
-    "math.floor": 1, "math.ceil": 1, "math.round": 1, "math.absf": 1,
+    "math.floor": 1, "math.ceil": 1, "math.round": 1, "math.absf": 1, "arith.xori": 2, "arith.shrui": 2, "arith.bitcast": 1,
+}
+# Those that work on bits: the pairs of operand and result that they take.
+BITS = {
+    "arith.xori": {(t, t) for t in INTEGERS}, "arith.shrui": {(t, t) for t in ("i64", "i32")},
+    "arith.bitcast": {("f32", "i32"), ("i32", "f32")},
 }
 
 
@@ -348,7 +353,10 @@ class Scatter(_View, name="scatter", traits=[Pure]):
 
 
 class Custom(_View, name="custom", traits=[Pure]):
-    """An elementwise op of upstream's `arith` or `math`, named by `kind`: what the primitives have no word for."""
+    """An elementwise op of upstream's `arith` or `math`, named by `kind`: what the primitives have no word for.
+
+    `arith.shrui` moves zeros in from the high end; what a shift by the width or more gives is undefined.
+    """
 
     kind: Attr[str]
     result: Result[Tensor]
@@ -362,5 +370,8 @@ class Custom(_View, name="custom", traits=[Pure]):
         operands = list(self.operation.operands)
         if len(operands) != CUSTOM_KINDS[self.kind]:
             raise VerifyError(f"{self.kind} needs {CUSTOM_KINDS[self.kind]} operands, but got {len(operands)}")
+        pairs = {(str(element_type(v)), str(element_type(self.result))) for v in operands}
+        if not pairs <= BITS.get(self.kind, pairs):
+            raise VerifyError(f"{self.kind} cannot make {element_type(self.result)} of {element_type(self.first)}")
         self._check_views(operands)
         self._check_result(range(len(self.space.results)))

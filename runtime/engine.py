@@ -75,16 +75,26 @@ class Engine:
     def generate(self, tokens: Sequence[int], params: SamplingParams, stop_tokens: Sequence[int] = ()) -> Iterator[int]:
         """Yields tokens after a prompt until one of `stop_tokens`, `max_tokens` or the end of the context.
 
-        Closing the iterator aborts.
+        The first token after a prompt is drawn here from its logits, and so are all where the program has no entry point
+        `sample`; otherwise the device draws. Both draw the same tokens. Closing the iterator aborts.
         """
         sampler = Sampler(params)
-        fetch = ("token", "position") if sampler.greedy else ("logits", "token", "position")
-        results = self.extend(tokens, fetch)
+        on_device = sampler.greedy or "sample" in self.program.manifest.entries
+        results = self.extend(tokens, ("token", "position") if sampler.greedy else ("logits", "position"))
         for produced in range(1, params.max_tokens + 1):
-            token = int(results["token"][0]) if sampler.greedy else sampler.choose(results["logits"])
+            drawn_here = not sampler.greedy and "logits" in results
+            token = sampler.choose(results["logits"], self.length) if drawn_here else int(results["token"][0])
             if token in stop_tokens:
                 return
             yield token
             if produced == params.max_tokens or self.length >= self.context:
                 return
-            results = self.extend([token], fetch)
+            results = self._step(token, sampler) if on_device else self.extend([token], ("logits", "position"))
+
+    def _step(self, token: int, sampler: Sampler) -> dict[str, np.ndarray]:
+        """Appends a token that a program gave; `token` i32 (1) is the next one."""
+        entry, more = ("decode", {}) if sampler.greedy else ("sample", sampler.arguments)
+        arguments = {"tokens": np.array([token], np.int32), **more}
+        results = self.program.run(entry, arguments, {"past": self.length}, ("token", "position"))
+        self.length += 1
+        return results

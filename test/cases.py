@@ -59,6 +59,11 @@ def _custom(kind: str, **accuracy: float) -> Alone:
     return Alone(FLOATS, lambda x, y: x.custom(kind), **accuracy)  # type: ignore[arg-type]
 
 
+def _shifts(x: Tensor) -> list[Tensor]:
+    """Amounts up to the highest bit."""
+    return [x.graph.constant(n, x.dtype) for n in (0, 1, 31, *([32, 63] if x.dtype == "i64" else []))]
+
+
 ALONE: dict[str, Alone] = {
     "cast": Alone(ALL, lambda x, y: [x.cast(d, copy=True) for d in ALL]),
     "exp2": Alone(FLOATS, lambda x, y: x.exp2(), ulps=2),
@@ -88,6 +93,9 @@ ALONE: dict[str, Alone] = {
     "math.ceil": _custom("math.ceil"),
     "math.round": _custom("math.round"),
     "math.absf": _custom("math.absf"),
+    "arith.xori": Alone((*INTEGERS, "i1"), lambda x, y: x.custom("arith.xori", y)),
+    "arith.shrui": Alone(INTEGERS, lambda x, y: [x.custom("arith.shrui", s) for s in (y % 5 * (y % 5), *_shifts(x))]),
+    "arith.bitcast": Alone(("f32", "i32"), lambda x, y: x.custom("arith.bitcast", dtype="i32" if x.dtype == "f32" else "f32")),
 }
 assert {k.removeprefix("primop.") for k in primop.Primop.operations} <= {*ALONE, "input", "output", "custom"}
 assert {"arith.select", *ALONE} >= set(primop.CUSTOM_KINDS), "every custom kind is tried"

@@ -307,12 +307,16 @@ CUSTOM: dict[str, Callable[..., Array]] = {
     "math.ceil": np.ceil,
     "math.round": lambda a: np.copysign(np.floor(abs(a) + 0.5), a),  # halves away from zero
     "math.absf": abs,
+    "arith.xori": np.bitwise_xor,
+    "arith.shrui": lambda a, b: (a.view(f"u{a.itemsize}") >> b.astype(f"u{a.itemsize}")).view(a.dtype),
 }
 
 
 @meaning
 def _custom(at: _Evaluation) -> Array:
     """The named op of arith or math."""
+    if at.op.kind == "arith.bitcast":
+        return np.ascontiguousarray(at.read(0)).view(NUMPY[at.dtype])
     with np.errstate(all="ignore"):
         return np.asarray(CUSTOM[at.op.kind](*map(at.number, range(len(at.operands)))))
 

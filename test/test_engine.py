@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,9 @@ import pytest
 import tilec
 from tilec.errors import ContextLengthError, TilecError
 from tilec.llm import Completion, _StopStrings
+from tilec.runtime.cpu import CpuProgram
+from tilec.runtime.engine import Engine
+from tilec.runtime.weights import load_weights
 
 from .models import write_llama
 
@@ -151,6 +155,80 @@ def test_a_seed_gives_the_same_text_again(llm: tilec.LLM) -> None:
         return llm.generate("w5", tilec.SamplingParams(max_tokens=20, temperature=1.0, seed=seed))[0].text
 
     assert text(3) == text(3) != text(4)
+
+
+# Sampling -------------------------------------------------------------------------------------------------------------
+
+SAMPLED = tilec.SamplingParams(max_tokens=30, temperature=1.0, top_k=40, top_p=0.95, min_p=0.001, seed=11)
+
+
+def sampled(engine: Engine, prompt: list[int], params: tilec.SamplingParams = SAMPLED) -> list[int]:
+    engine.reset()
+    return list(engine.generate(prompt, params))
+
+
+@pytest.fixture(scope="module")
+def by_host(llm: tilec.LLM) -> Engine:
+    """The same model without the entry point that draws."""
+    manifest = llm.artifact.manifest
+    entries = {name: entry for name, entry in manifest.entries.items() if name != "sample"}
+    artifact = replace(llm.artifact, manifest=replace(manifest, entries=entries))
+    return Engine(CpuProgram(artifact, load_weights(manifest, llm._read, 1), 1))
+
+
+@pytest.mark.parametrize("prompt", [PROMPT, [5]], ids=["three tokens", "one token"])
+@pytest.mark.parametrize("params", [SAMPLED, replace(SAMPLED, top_k=0, top_p=1.0, min_p=0.0, temperature=0.7, seed=-5)])
+def test_a_program_draws_the_tokens_that_the_host_draws(
+    llm: tilec.LLM, by_host: Engine, prompt: list[int], params: tilec.SamplingParams
+) -> None:
+    tokens = sampled(llm.engine, prompt, params)
+    assert tokens == sampled(by_host, prompt, params) and len(set(tokens)) > 5
+
+
+def test_drawing_is_a_step_of_its_program(llm: tilec.LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the prompt's logits come to the host, and what a step asks for are a token and a position."""
+    calls = []
+    run = llm.engine.program.run
+
+    def recorded(entry: str, arguments: object, symbols: object, fetch: object = None) -> dict:
+        calls.append((entry, fetch))
+        return run(entry, arguments, symbols, fetch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(llm.engine.program, "run", recorded)
+    sampled(llm.engine, PROMPT)
+    assert calls[0] == ("prefill", ("logits", "position"))
+    assert calls[1:] == [("sample", ("token", "position"))] * (SAMPLED.max_tokens - 1)
+
+
+def test_a_step_that_draws_feeds_the_next_as_decoding_does(llm: tilec.LLM) -> None:
+    entries = llm.artifact.manifest.entries
+    assert entries["sample"].feedback == entries["decode"].feedback == {"token": "tokens", "position": "symbol:past"}
+
+
+def test_temperature_zero_on_the_device_is_greedy(llm: tilec.LLM) -> None:
+    """A temperature that is zero in f32 takes the way of sampling."""
+    tokens = sampled(llm.engine, PROMPT, tilec.SamplingParams(max_tokens=20, temperature=1e-60))
+    assert tokens == sampled(llm.engine, PROMPT, greedy(20))
+
+
+def test_a_stop_token_ends_what_is_drawn(llm: tilec.LLM) -> None:
+    tokens = sampled(llm.engine, PROMPT)
+    for last in (tokens[0], tokens[9]):
+        llm.engine.reset()
+        assert list(llm.engine.generate(PROMPT, SAMPLED, [last])) == tokens[:tokens.index(last)]
+
+
+def test_drawing_ends_where_the_context_is_full(llm: tilec.LLM) -> None:
+    tokens = sampled(llm.engine, PROMPT, replace(SAMPLED, max_tokens=1000))
+    assert (len(PROMPT) + len(tokens), llm.engine.length) == (CONTEXT + 1, CONTEXT)
+
+
+def test_what_is_drawn_does_not_depend_on_threads_or_on_what_ran_before(model: Path, llm: tilec.LLM) -> None:
+    tokens = sampled(llm.engine, PROMPT)
+    other = tilec.LLM(model, target="cpu", dtype="f32", context=CONTEXT, threads=3, cache=False)
+    sampled(other.engine, [9, 8, 7], replace(SAMPLED, seed=None))
+    assert sampled(other.engine, PROMPT) == tokens
+    other.close()
 
 
 # Stop strings ---------------------------------------------------------------------------------------------------------

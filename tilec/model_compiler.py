@@ -18,11 +18,17 @@ Observer = Callable[[str, str, str], None]
 
 
 def record_model(config: ModelConfig, dtype: str, context: int, chunk: int = CHUNK) -> Graph:
-    """A model's three entry points in one graph: decode, prefill and score (prefill with the logits of every token)."""
+    """A model's four entry points in one graph.
+
+    decode (one token, greedy), sample (decode with a token that is drawn), prefill, and score (prefill with the logits of
+    every token).
+    """
     graph = Graph({"seq": (1, chunk), "past": (0, context - 1)})
     past, length = graph.symbol("past"), graph.symbol("seq")
     with graph.entry("decode"):
         llama.record(graph, config, dtype, context, 1, past, "last")
+    with graph.entry("sample"):
+        llama.record(graph, config, dtype, context, 1, past, "sample")
     with graph.entry("prefill"):
         llama.record(graph, config, dtype, context, length, past, "last")
     with graph.entry("score"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilec.dialects.index_expr import Linear, linear
-from tilec.frontend import nn
+from tilec.frontend import nn, sampling
 from tilec.frontend.config import ModelConfig
 from tilec.frontend.tensor import Graph, Tensor
 
@@ -15,7 +15,8 @@ def record(graph: Graph, config: ModelConfig, dtype: str, context: int, length: 
     `length` new tokens follow `past` tokens whose keys and values are in the cache; the cache holds `context` tokens.
     Inputs: `tokens` i32 (length). States: `cache.N.keys` and `cache.N.values`, (kv_heads, context, head_dim).
     Outputs, by `outputs`: "last" gives `logits` f32 (vocabulary) of the last token and `token`, i32 (1), its argmax
-    (fed back as the next step's input where length is 1, with the position); "all" gives `logits` f32 (length, vocabulary).
+    (fed back as the next step's input where length is 1, with the position); "sample" is the same with a token that is drawn,
+    see `frontend/sampling.py` for its inputs; "all" gives `logits` f32 (length, vocabulary).
     Weights have `dtype`, norms and the residual stream are f32.
     """
     length = linear(length)
@@ -66,7 +67,7 @@ def record(graph: Graph, config: ModelConfig, dtype: str, context: int, length: 
         graph.output(f"cache.{index}.values", values, alias=f"cache.{index}.values")
 
     graph.graph_break("head")
-    if outputs == "last":
+    if outputs != "all":
         x = x[length - 1:]
     norm = nn.rms_norm(x, weight("model.norm.weight", hidden, dtype="f32"), config.norm_eps, dtype)
     if not config.tied_embeddings:
@@ -78,7 +79,10 @@ def record(graph: Graph, config: ModelConfig, dtype: str, context: int, length: 
         return
     logits = logits.reshape(config.vocab_size).contiguous()
     graph.output("logits", logits)
-    token = nn.argmax(logits).reshape(1)
+    if outputs == "sample":
+        token = sampling.sample(logits, sampling.parameters(graph), graph.index(total, "i64")).reshape(1)
+    else:
+        token = nn.argmax(logits).reshape(1)
     if length == linear(1):  # a decode step feeds the next one
         graph.output("token", token, alias="tokens")
         graph.output("position", graph.index(past + 1, "i64").reshape(1), alias="symbol:past")

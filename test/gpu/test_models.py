@@ -9,6 +9,7 @@ import pytest
 
 import tilec
 from tilec.runtime.cuda import find_gpu
+from tilec.runtime.sampling import Sampler
 
 from ..models import SMALL, relative_error, transformers_logits, write_llama
 
@@ -53,6 +54,29 @@ def test_decoding_with_and_without_uploads_gives_the_same_logits(on_gpu: tilec.L
             rows.append(np.array(result["logits"]))
         steps.append(np.stack(rows))
     assert np.array_equal(*steps)
+
+
+def test_tokens_drawn_on_the_device_are_those_that_the_host_draws_from_its_logits(on_gpu: tilec.LLM) -> None:
+    for params in (tilec.SamplingParams(temperature=1.0, seed=3),
+                   tilec.SamplingParams(temperature=0.8, top_k=50, top_p=0.95, min_p=0.001, seed=4)):
+        engine, sampler = on_gpu.engine, Sampler(params)
+        engine.reset()
+        engine.extend(TOKENS[:9].tolist())
+        token, agree = 5, 0
+        for past in range(9, 73):
+            result = engine.program.run("sample", {"tokens": np.array([token], np.int32), **sampler.arguments}, {"past": past})
+            token = int(result["token"][0])
+            agree += token == sampler.choose(result["logits"], past + 1)
+        assert agree >= 63  # one may be decided in the last place of an exponential
+
+
+def test_a_seed_draws_the_same_tokens_again(on_gpu: tilec.LLM) -> None:
+    params = tilec.SamplingParams(max_tokens=64, temperature=1.0, top_p=0.9, seed=3)
+    runs = []
+    for _ in range(2):
+        on_gpu.engine.reset()
+        runs.append(list(on_gpu.engine.generate(TOKENS[:17].tolist(), params)))
+    assert runs[0] == runs[1]
 
 
 def test_bf16_logits_err_at_most_half_as_much_again_as_torch(model: Path) -> None:

@@ -5,7 +5,8 @@
 
 Prints, per model, the median device time of a token, the bytes that must be read for it over the time, and their share of
 the copy rate of an H200. `--kernels` adds what each kernel costs: the step's time with and without it. `--torch` adds a
-decode step written in torch for this purpose, see `torch_decode.py`. Models are in `models.py`, which says what -shape means.
+decode step written in torch for this purpose, see `torch_decode.py`. `--entry sample` times the step that
+draws its token. Models are in `models.py`, which says what -shape means.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from tilec.model_compiler import compile_model
 from tilec.runtime.cuda import CudaProgram
+from tilec.runtime.sampling import Sampler, SamplingParams
 from tilec.runtime.weights import load_weights
 from tilec.tools.bench import harness, torch_side
 from tilec.tools.bench import report as reports
@@ -25,27 +27,31 @@ from tilec.tools.bench.models import MODELS, bytes_of_a_token, random_weights
 
 
 def measure(name: str, target: str, dtype: str, context: int, repeats: int, kernels: bool,
-            leave_out: Sequence[str] = ()) -> dict[str, Any]:
+            leave_out: Sequence[str] = (), entry: str = "decode") -> dict[str, Any]:
     """Compiles a model, fills its cache up to `context` in form only, and times decode steps around there."""
     config = MODELS[name]
     artifact = compile_model(config, target, dtype, context + 2 * repeats + 64, leave_out=leave_out)
     manifest = artifact.manifest
     program = CudaProgram(artifact, load_weights(manifest, random_weights(manifest, config), 8))
     tokens = {"tokens": np.array([7], np.int32)}
-    median = statistics.median(program.time("decode", tokens, {"past": max(context - repeats // 2, 0)}, repeats)[5:])
+    if entry == "sample":
+        tokens |= Sampler(SamplingParams(temperature=0.8, top_k=50, top_p=0.95, seed=1)).arguments
+    median = statistics.median(program.time(entry, tokens, {"past": max(context - repeats // 2, 0)}, repeats)[5:])
     read = bytes_of_a_token(manifest, config, dtype, context)
-    launches = [kernel for kernel, _ in manifest.entries["decode"].launches]
+    launches = [kernel for kernel, _ in manifest.entries[entry].launches]
     result: dict[str, Any] = {
         "model": name, "dtype": dtype, "context": context, "ms_per_token": round(median, 4),
         "gigabytes": round(read / 1e9, 3), "terabytes_per_second": round(read / median / 1e9, 3),
         "share_of_copy_rate": round(read / median * 1e3 / harness.COPY_RATE, 3), "launches": len(launches),
     }
+    if entry != "decode":
+        result["entry"] = entry
     if leave_out:
         result["without"] = list(leave_out)
     if kernels:
         costs = {}
         for kernel in dict.fromkeys(launches):
-            without = statistics.median(program.time("decode", tokens, {"past": context}, 30, frozenset([kernel]))[5:])
+            without = statistics.median(program.time(entry, tokens, {"past": context}, 30, frozenset([kernel]))[5:])
             count = launches.count(kernel)
             costs[kernel] = {"launches": count, "microseconds_each": round((median - without) * 1e3 / count, 2)}
             print(f"    {kernel:40} {count:4} x {costs[kernel]['microseconds_each']:8.2f} us")
@@ -76,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", default="bf16", choices=["bf16", "f16", "f32"])
     parser.add_argument("--context", type=int, default=512, help="tokens in the cache (default 512)")
     parser.add_argument("--repeats", type=int, default=200)
+    parser.add_argument("--entry", default="decode", choices=["decode", "sample"], help="greedy, or drawing a token")
     parser.add_argument("--kernels", action="store_true", help="also what each kernel costs")
     parser.add_argument("--torch", action="store_true", help="also a bf16 step in torch, in this process")
     parser.add_argument("--compile-budget", type=int, default=120, metavar="SECONDS",
@@ -86,7 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                ("torch_ms", ".4f", "ms"), ("torch_by", "", ""), ("ratio", ".3f", ""))
     report = reports.Report("decode", options.target, columns, options.json)
     for name in options.model or MODELS:
-        row = measure(name, report.target, options.dtype, options.context, options.repeats, options.kernels, options.without)
+        row = measure(name, report.target, options.dtype, options.context, options.repeats, options.kernels, options.without,
+                      options.entry)
         row["repeats"] = options.repeats
         if options.torch:
             row |= measure_torch(name, options.context, options.repeats, options.compile_budget)

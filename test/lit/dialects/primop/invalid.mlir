@@ -235,10 +235,16 @@ func.func @scatter(%cache: tensor<16x8xf32>, %rows: tensor<4xi32>, %floats: tens
 // -----
 
 // A custom op is one of a list, each with its number of operands.
-func.func @custom(%x: tensor<4xf32>) {
+func.func @custom(%x: tensor<4xf32>, %flags: tensor<4xi1>) {
   // expected-error@+1 {{'primop.custom' op kind must be one of arith.select, arith.minimumf,}}
   %unknown = "primop.custom"(%x) {operandSegmentSizes = array<i32: 1, 0, 0>, kind = "math.cbrt", space = affine_map<() -> (4)>, maps = [affine_map<(i) -> (i)>]} : (tensor<4xf32>) -> tensor<4xf32>
   // expected-error@+1 {{arith.divf needs 2 operands, but got 1}}
   %count = "primop.custom"(%x) {operandSegmentSizes = array<i32: 1, 0, 0>, kind = "arith.divf", space = affine_map<() -> (4)>, maps = [affine_map<(i) -> (i)>]} : (tensor<4xf32>) -> tensor<4xf32>
+  // expected-error@+1 {{arith.xori cannot make f32 of f32}}
+  %xor = "primop.custom"(%x, %x) {operandSegmentSizes = array<i32: 1, 1, 0>, kind = "arith.xori", space = affine_map<() -> (4)>, maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>]} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  // expected-error@+1 {{arith.shrui cannot make i1 of i1}}
+  %shift = "primop.custom"(%flags, %flags) {operandSegmentSizes = array<i32: 1, 1, 0>, kind = "arith.shrui", space = affine_map<() -> (4)>, maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>]} : (tensor<4xi1>, tensor<4xi1>) -> tensor<4xi1>
+  // expected-error@+1 {{arith.bitcast cannot make i64 of f32}}
+  %bits = "primop.custom"(%x) {operandSegmentSizes = array<i32: 1, 0, 0>, kind = "arith.bitcast", space = affine_map<() -> (4)>, maps = [affine_map<(i) -> (i)>]} : (tensor<4xf32>) -> tensor<4xi64>
   return
 }
