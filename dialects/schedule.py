@@ -11,7 +11,8 @@ product by one warp a row:
 An axis may be dealt to `warps` first, each taking one run of it: `e = ((warp * registers + register) * threads / warps +
 thread) * vector + lane`. So lie the results of tensor cores: m over eight warps with rows 0..7 and 8..15 of each in two
 registers, n over the four lanes of a row with two neighbours each. Two axes may lie on the same threads (`lanes_of` names
-the other one), where no tile in registers varies along both: the keys of one product and the columns of the next.
+the other one), where no tile in registers varies along both: the keys of one product and the columns of the next. An axis
+with `lanes_of` "*" lies on all threads of the block, as they are numbered.
 
 Threads are numbered with the last axis fastest, axes that are read in vectors before the others. The threads along one
 axis may be spread over the blocks of a `cluster`, which reduce together through each other's shared memory: so one program
@@ -80,6 +81,7 @@ class Schedule:
     dot: bool = False  # contractions by `tile.dot` (outer products) instead of lane-wise products
     tensor: bool = False  # contractions by tensor cores, their operands through shared memory
     stages: int = 1  # tiles of an operand in shared memory
+    reversed: tuple[int, ...] = ()  # grid axes whose last programs come first, because they have the most to do
     ahead: bool = False  # loops read the tiles of their next turn early
     resident: int = 0  # blocks that shall fit a multiprocessor at once, which bounds their registers; 0: as it comes
 
@@ -123,6 +125,7 @@ class Schedule:
             "unroll": _number(self.unroll),
             "dot": ir.BoolAttr.get(self.dot),
             **({"tensor": ir.UnitAttr.get(), "stages": _number(self.stages)} if self.tensor else {}),
+            **({"reversed": ir.DenseI64ArrayAttr.get(list(self.reversed))} if self.reversed else {}),
             **({"ahead": ir.UnitAttr.get()} if self.ahead else {}),
             **({"resident": _number(self.resident)} if self.resident else {}),
         })
@@ -150,6 +153,7 @@ class Schedule:
             ir.BoolAttr(entries["dot"]).value,
             "tensor" in entries,
             ir.IntegerAttr(entries["stages"]).value if "stages" in entries else 1,
+            tuple(ir.DenseI64ArrayAttr(entries["reversed"])) if "reversed" in entries else (),
             "ahead" in entries,
             ir.IntegerAttr(entries["resident"]).value if "resident" in entries else 0,
         )

@@ -251,6 +251,19 @@ class Dot(Tile.Operation, name="dot", traits=[Pure]):
             raise VerifyError(f"result must have the type of acc, {self.acc.type}, but has {self.result.type}")
 
 
+class Alloc(Tile.Operation, name="alloc"):
+    """Memory of a program, memref<n x T, 3>, uninitialised: its threads write it, meet at a barrier, and read it."""
+
+    result: Result[ir.MemRefType]
+
+    def verify(self) -> None:
+        _check_shared("result", self.result, 1)
+
+
+class Barrier(Tile.Operation, name="barrier"):
+    """All threads of the program arrive before any leaves; what they wrote to the program's memory is visible after."""
+
+
 # --- Shared memory: tiles on their way to tensor cores ----------------------------------------------------------------
 
 def _check_shared(what: str, value: ir.Value, rank: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, FloorDiv, dim, linear, range_of
 from tilec.dialects.schedule import Axis, Schedule
-from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous, operand_index
+from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous, is_row, operand_index
 from tilec.pipelines.targets import CpuTarget, GpuTarget
 
 GPU_THREADS = 256
@@ -26,6 +26,7 @@ ONE_BLOCK = 1 << 15  # elements that one block may walk alone
 QUERIES = 4  # heads of one group that share a read of the cache
 KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them
 LOADS_IN_FLIGHT = 4  # 16-byte loads of one thread
+ROW_VECTOR = 4  # neighbours that a thread takes of a row that its program makes for itself
 FEW_ROWS = 8  # up to here a product reads its matrix as one of a vector does
 TILE_DEPTH = 64  # along the reduced axis: 128 bytes, the span of a swizzle
 MOST_STAGES = 6
@@ -33,6 +34,7 @@ KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 MULTIPLY_ADDS = 2048  # of 16-bit elements that a multiprocessor's tensor cores make in a cycle
 FETCHED_BYTES = 40  # that a multiprocessor gets from the second-level cache in a cycle
 FIXED_CYCLES = 4000  # until a block has its first tile, and while it stores its result
+ROW_LOADS = 16  # the same where a program makes a row first, which must pay for more of the matrix
 LONGEST_ROW = 640  # threads that may share a row of a matrix
 OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
 REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
@@ -83,7 +85,7 @@ def _buffers_below(value: object) -> list:
     while pending:
         current = pending.pop()
         op = defining_op(current)
-        if op is None:
+        if op is None or is_row(op):
             found.append(current)
         else:
             pending += list(op.operands)
@@ -108,14 +110,15 @@ def roles_of(structure: Structure, reduction: Reduction) -> Roles:
     )
 
 
-def matvec_shape(rows: int, steps: int, together: int) -> tuple[int, int, int, int, int]:
+def matvec_shape(rows: int, steps: int, together: int, wanted: int = 0) -> tuple[int, int, int, int, int]:
     """How rows of a matrix are read: 16-byte loads of a thread in one row, threads along a row, rows of a thread, threads
     of a block, blocks that shall be resident. `steps` is the number of loads in a row, 0 if it is not known; `together` the
-    number of matrices that are read in one loop.
+    number of matrices that are read in one loop; `wanted` how many loads a thread shall have in flight.
 
     A row is read without a loop, so that all its loads are in flight at once; four of each thread are enough to hide the
     latency of memory, and with few registers each, many threads fit.
     """
+    wanted = wanted or LOADS_IN_FLIGHT
     if not steps:
         return LOADS_IN_FLIGHT, WARP, 1, GPU_THREADS, 2
     shapes = []
@@ -123,11 +126,11 @@ def matvec_shape(rows: int, steps: int, together: int) -> tuple[int, int, int, i
         threads = -(-steps // registers)
         threads = -(-threads // WARP) * WARP if threads > WARP else 1 << (threads - 1).bit_length()
         block = max(GPU_THREADS // threads, 1) * threads
-        for each in (1, 2, 4):
+        for each in (1, 2, 4, 8):
             loads = registers * each * together
             if threads <= LONGEST_ROW:
                 idle, uneven = registers * threads - steps, rows % (each * (block // threads)) != 0
-                order = (loads < LOADS_IN_FLIGHT, 20 * idle > steps, uneven, loads, idle, -registers)
+                order = (loads < wanted, 20 * idle > steps, uneven, loads, registers > LOADS_IN_FLIGHT, idle, -registers)
                 shapes.append((order, loads, registers, threads, each, block))
     if not shapes:  # too long for the threads of a block: a loop
         return LOADS_IN_FLIGHT, GPU_THREADS, 1, GPU_THREADS, 2
@@ -158,9 +161,14 @@ class _Plan:
     def schedule(self, order: Sequence[int] = (), unroll: int = 1, dot: bool = False, **more: Any) -> Schedule:
         s = self.structure
         names = _axis_names(s)
+        rows = {row.axis for row in s.staged}
+        block = prod(self.threads[a] // self.cluster[a] for a in range(len(s.extents)) if a not in rows)
+        for a in rows:  # by all threads of the block
+            wide = ROW_VECTOR if largest(s, a) % ROW_VECTOR == 0 else 1
+            self.set(a, -(-largest(s, a) // (block * wide)), block, wide)
         axes = tuple(
             Axis(names[a], s.extents[a], self.tile[a], self.threads[a], self.vector[a], a in s.grid,
-                 self.cluster[a])
+                 self.cluster[a], lanes_of="*" if a in rows and block > 1 else "")
             for a in range(len(s.extents)))
         return Schedule(axes, tuple(order), unroll, dot, **more)
 
@@ -341,7 +349,8 @@ class _GpuPlan(_Plan):
         steps = -(-largest(s, k) // vector)
         known = s.extents[k].is_constant
         held = prod(self.tile[a] for a in s.mirrored)  # rows that a thread has anyway
-        registers, threads, each, block, resident = matvec_shape(rows, steps if known else 0, together * held)
+        registers, threads, each, block, resident = matvec_shape(
+            rows, steps if known else 0, together * held, ROW_LOADS if s.staged else 0)
         while not known and threads > 1 and threads * vector > largest(s, k):
             threads //= 2
         self.set(k, registers, threads, vector)
@@ -388,7 +397,7 @@ class _GpuPlan(_Plan):
         slot = 2 * width * KEYS_OF_A_TILE
         stages = (self.target.shared_bytes - (8 << 10) - 2 * width * 64 * groups) // (2 * slot)
         order = [*(a for a in s.grid if a != row), row]
-        schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, stages))
+        schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, stages), reversed=(row,))
         return schedule.with_axis(row, warps=4 * groups).with_axis(d, lanes_of=schedule.axes[t].name)
 
     def _tensor(self, roles: Roles, k: int) -> Schedule | None:

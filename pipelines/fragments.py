@@ -89,6 +89,14 @@ class FragmentLowering(ABC):
         """Sums of parts with one common maximum (see the op), over the threads of a program."""
 
     @abstractmethod
+    def alloc(self, kind: ir.Type) -> ir.Value:
+        """Memory of the program."""
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """All threads of the program meet."""
+
+    @abstractmethod
     def dot(self, op: tile.Dot, lhs: Fragments, rhs: Fragments, acc: Fragments) -> Fragments:
         """Multiplies and accumulates."""
 
@@ -134,6 +142,10 @@ class FragmentLowering(ABC):
             self.tiles[op.result] = self.dot(op, *(self.tiles[v] for v in op.operands))
         elif isinstance(op, tile.Reverse):
             self.tiles[op.result] = self._lower_reverse(op)
+        elif isinstance(op, tile.Alloc):
+            self.scalars[op.result] = self.alloc(op.result.type)
+        elif isinstance(op, tile.Barrier):
+            self.barrier()
         elif isinstance(op, tile.ProgramId):
             self.scalars[op.result] = self.program_id(op.axis)
         elif isinstance(op, tile.SymbolOp):

@@ -17,12 +17,14 @@ from tilec.pipelines.kernel.merge_launches import MergeLaunches
 from tilec.pipelines.kernel_to_nvvm import KernelToNvvm
 from tilec.pipelines.passes import Entry, Pass, PipelineError, Upstream
 from tilec.pipelines.primop.decompose_softmax import DecomposeSoftmax
+from tilec.pipelines.primop.fold_scales import FoldScales
 from tilec.pipelines.primop.fuse import Fuse
 from tilec.pipelines.primop.group import Group
 from tilec.pipelines.primop.inplace_scatter import InplaceScatter
 from tilec.pipelines.primop.online_reductions import OnlineReductions
 from tilec.pipelines.primop.pack_weights import PackWeights
 from tilec.pipelines.primop.partition import Partition
+from tilec.pipelines.primop.stage_rows import StageRows
 from tilec.pipelines.primop.write_states import WriteStates
 from tilec.pipelines.primop_to_tile import PrimopToTile
 from tilec.pipelines.targets import CpuTarget, GpuTarget, find_target
@@ -40,7 +42,9 @@ PRIMOP: tuple[Entry, ...] = (
     Group(),  # before the passes below, which then work on one layer and not on thirty
     InplaceScatter(),  # looks at all uses of a state inside a chunk, so while a chunk is still one function body
     WriteStates(),  # once it is known which scatters write in place
+    FoldScales(),  # while softmax's pieces are as decompose-softmax left them, and before a chain is recorded
     OnlineReductions(),  # its marks tell fusion which chains of reductions are one loop
+    StageRows(),  # and its marks, what each kernel makes for itself
     Fuse(),
     Group(),  # kernels of different chunks that came out equal
 )
@@ -48,8 +52,8 @@ PRIMOP: tuple[Entry, ...] = (
 
 # What makes programs faster and not possible: each may be left out, to see what it buys.
 OPTIONAL = (
-    Cse.name, Dce.name, Group.name, OnlineReductions.name, PackWeights.name, Prefetch.name, MergeLaunches.name,
-    DependentLaunch.name,
+    Cse.name, Dce.name, Group.name, FoldScales.name, OnlineReductions.name, StageRows.name, PackWeights.name,
+    Prefetch.name, MergeLaunches.name, DependentLaunch.name,
 )
 
 
@@ -65,7 +69,7 @@ def primop_pipeline(target: CpuTarget | GpuTarget) -> tuple[Entry, ...]:
     """From a recorded module to functions that are one kernel each."""
     # One loop over a long axis keeps one program busy: worth it where a cluster of blocks can share that loop.
     online = isinstance(target, GpuTarget) and target.hopper
-    wanted = [p for p in PRIMOP if online or not isinstance(p, OnlineReductions)]
+    wanted = [p for p in PRIMOP if online or not isinstance(p, OnlineReductions | StageRows)]
     many = isinstance(target, GpuTarget) and target.wgmma
     return tuple(OnlineReductions(rows=many) if isinstance(p, OnlineReductions) else p for p in wanted)
 

@@ -40,10 +40,12 @@ from tilec.pipelines.primop.outline import extents_of, functions, kind_of
 from tilec.pipelines.primop.structure import (
     Index,
     Reduction,
+    Staged,
     Structure,
     analyse,
     capacity,
     defining_op,
+    is_row,
     operand_bound,
     operand_index,
 )
@@ -86,12 +88,17 @@ def _declare(function: ir.OpView) -> None:
     function.operation.erase()
 
 
-def _is_one_turn(start: Linear | int, stop: Linear | int | ir.Value, step: int) -> bool:
+def _is_one_turn(start: Linear | int | ir.Value, stop: Linear | int | ir.Value, step: int) -> bool:
     """Whether a loop runs once, for all lengths."""
-    if isinstance(stop, ir.Value):
+    if isinstance(start, ir.Value) or isinstance(stop, ir.Value):
         return False
     last = linear(stop)
     return linear(start) == linear(0) and last.is_constant and 0 < last.constant <= step
+
+
+def _exp2(value: ir.Value) -> ir.Value:
+    """For factors of sums whose largest is 1: what is below 2^-126 may be zero."""
+    return math.exp2(value, fastmath=arith.FastMathFlags.afn)
 
 
 def _number(constant: ir.Value) -> float:
@@ -110,8 +117,10 @@ class _Emitter:
         self.origin: list[ir.Value] = []
         self.guards: tuple[Linear, ...] = ()  # conditions, non-negative, under which an element of the tile exists
         self.buffers: dict[ir.Value, ir.Value] = {}
+        self.rows: dict[ir.Value, ir.Value] = {}  # what the program has made for itself
         self.reduced: dict[ir.OpView, ir.Value] = {}
         self.memo: dict[tuple, ir.Value] = {}
+        self.never: frozenset[Linear] = frozenset()  # conditions that hold nowhere in the present loop
 
     # The frame ----------------------------------------------------------------------------------------------------
 
@@ -150,6 +159,9 @@ class _Emitter:
                 ragged += [a] if size > 1 else []
                 continue
             program = tile.ProgramId(axis=a, result=ir.IndexType.get()).result
+            if a in self.schedule.reversed:
+                last = arith.subi(self._value(self.structure.extents[a] + (size - 1)), self._index(size))
+                program = arith.subi(arith.divui(last, self._index(size)), program)
             self.origin[a] = program if size == 1 else arith.muli(program, self._index(size))
             if not extent.is_constant or extent.constant % size:
                 ragged.append(a)
@@ -178,13 +190,28 @@ class _Emitter:
 
     def _body(self) -> None:
         self.memo, self.reduced = {}, {}
+        for row in self.structure.staged:
+            self._make_row(row)
         for stage in self.structure.stages:
             if self.structure.online:
                 self._online_stage(stage)
             else:
                 self._stage(stage)
-        self.memo = {}
         self._walk(self.structure.inner, self._store_root)
+
+    def _make_row(self, row: Staged) -> None:
+        """Computes a row into memory of the program, for all its threads to read."""
+        with row.op.operation.location:
+            kind = ir.MemRefType.get([self.structure.extents[row.axis].constant], primop.element_type(row.op.result),
+                                     memory_space=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 3))
+            memory = tile.Alloc(result=kind).result
+            for reduction in row.reductions:
+                self._stage([reduction])
+            self._walk([row.axis], lambda: tile.Store(
+                value=self._compute(row.op, row.point), dest=memory, **self._place((dim(row.axis),), self.guards)))
+            tile.Barrier()
+        self.memo = {}
+        self.rows[row.op.result] = memory
 
     def _walk(self, axes: Sequence[int], body: Callable[[], None]) -> None:
         """Runs `body` for every tile of some axes."""
@@ -194,16 +221,16 @@ class _Emitter:
         for start, stop, step, guard in self._spans(axes[0], 1):
             saved, guards = self.origin[axes[0]], self.guards
             self.guards = guards + guard
-            if _is_one_turn(start, stop, step):
+            if _is_one_turn(start, stop, step):  # what has been read for this tile is still there
+                self._walk(axes[1:], body)
+                self.guards = guards
+                continue
+            loop = scf.ForOp(self._value(linear(start)), self._value(linear(stop)), self._index(step))
+            with ir.InsertionPoint(loop.body):
+                self.origin[axes[0]] = loop.induction_variable
                 self.memo = {}
                 self._walk(axes[1:], body)
-            else:
-                loop = scf.ForOp(self._value(linear(start)), self._value(linear(stop)), self._index(step))
-                with ir.InsertionPoint(loop.body):
-                    self.origin[axes[0]] = loop.induction_variable
-                    self.memo = {}
-                    self._walk(axes[1:], body)
-                    scf.YieldOp([])
+                scf.YieldOp([])
             self.origin[axes[0]], self.guards, self.memo = saved, guards, {}
 
     def _spans(self, axis: int, copies: int) -> list[tuple[Linear | int, Linear | int, int, tuple[Linear, ...]]]:
@@ -211,7 +238,9 @@ class _Emitter:
         extent, size = self.structure.extents[axis], self.tiles[axis]
         step = size * copies
         if self.schedule.tensor and self.structure.online and axis not in self.structure.inner:
-            return [(0, self._rounded_up(self._live_extent(axis), size), size, (extent - 1 - dim(axis),))]
+            whole = self._rounded(self._live_extent(axis, whole=True), size, up=False)
+            end = self._rounded(self._live_extent(axis, whole=False), size, up=True)
+            return [(0, whole, size, ()), (whole, end, size, (extent - 1 - dim(axis),))]
         if self.schedule.tensor and axis not in self.structure.inner:
             return [(0, ceildiv(extent, size) * size, size, ())]  # past the end both operands are zero
         if extent.is_constant:
@@ -325,20 +354,20 @@ class _Emitter:
                     return chain
         raise PassFailure("an online chain has no exponential of its maximum", stage[0].op.operation.location)
 
-    def _rounded_up(self, value: ir.Value, size: int) -> ir.Value:
-        count = arith.ceildivui(value, self._index(size))
+    def _rounded(self, value: ir.Value, size: int, up: bool) -> ir.Value:
+        count = (arith.ceildivui if up else arith.divui)(value, self._index(size))
         return arith.muli(count, self._index(size))
 
-    def _live_extent(self, axis: int) -> ir.Value:
+    def _live_extent(self, axis: int, whole: bool) -> ir.Value:
         """The end of a chain's axis for this program: its extent, or where a mask begins that excludes all that follows.
 
         A summand that is -inf where a condition `axis - rest >= 0` holds excludes, for every element of the tile, what
-        lies past the largest `rest`.
+        lies past the largest `rest`; with `whole`, for no element what lies before the smallest.
         """
         end = self._value(self.structure.extents[axis])
         for condition in self._exclusions(axis):
             last = dim(axis) - condition
-            known = {Dim(a): (dim(a) + (self.tiles[a] - 1) if last.coefficient(Dim(a)) > 0 else dim(a))
+            known = {Dim(a): dim(a) + (self.tiles[a] - 1 if (last.coefficient(Dim(a)) > 0) != whole else 0)
                      for a in range(self.rank) if a != axis}
             origins = [*self.origin, *self.symbol_values]
             limit = affine.apply(make_map(self.rank, len(self.symbols), [substitute(last, known)]), origins)
@@ -375,7 +404,7 @@ class _Emitter:
         self.memo, self.reduced[maximum.op] = memo, known
         difference = arith.subf(*self._aligned(*clamped))
         scale = self._splat(_number(chain.scale), difference.type.element_type, difference.type.shape)
-        return math.exp2(arith.mulf(difference, scale))
+        return _exp2(arith.mulf(difference, scale))
 
     def _reduce_loops(self, stage: list[Reduction], axes: list[int], values: list[ir.Value], copies: int) -> list[ir.Value]:
         if not axes:
@@ -387,16 +416,23 @@ class _Emitter:
             here = step // size
             saved, guards = self.origin[axis], self.guards
             self.guards = guards + guard
-            if _is_one_turn(start, stop, step):
+            if self.schedule.tensor and self.structure.online and not guard:
+                self.never = frozenset(self._exclusions(axis))
+            one_turn = here == 1 and _is_one_turn(start, stop, step)
+            if one_turn:
+                values = self._reduce_loops(stage, inner, values, copies) if inner else \
+                    self._accumulate(stage, values, copies, 0)
+            elif _is_one_turn(start, stop, step):
                 values = self._steps(stage, axis, inner, values, saved, here, copies)
             else:
-                end = stop if isinstance(stop, ir.Value) else self._value(linear(stop))
-                loop = scf.ForOp(self._value(linear(start)), end, self._index(step), values)
+                bounds = [b if isinstance(b, ir.Value) else self._value(linear(b)) for b in (start, stop)]
+                loop = scf.ForOp(*bounds, self._index(step), values)
                 with ir.InsertionPoint(loop.body):
                     scf.YieldOp(self._steps(stage, axis, inner, list(loop.inner_iter_args), loop.induction_variable, here,
                                             copies))
                 values = list(loop.results)
-            self.origin[axis], self.guards, self.memo = saved, guards, {}
+            self.origin[axis], self.guards, self.never = saved, guards, frozenset()
+            self.memo = self.memo if one_turn else {}
             self.tiles[axis] = self.schedule.axes[axis].tile
         return values
 
@@ -525,6 +561,8 @@ class _Emitter:
         if key not in self.memo:
             if op is None:
                 self.memo[key] = self._load(value, index)
+            elif is_row(op):
+                self.memo[key] = self._load_row(value, index)
             elif op in self.structure.nested:
                 self.memo[key] = self._nested_reduction(op, index)
             else:
@@ -546,6 +584,12 @@ class _Emitter:
         return tile.Load(source=self.buffers[value], result=ir.VectorType.get(shape, primop.element_type(value)),
                          **self._place(index, relevant)).result
 
+    def _load_row(self, value: ir.Value, index: Index) -> ir.Value:
+        place = tuple(e for e in index if not e.is_constant)
+        kind = ir.VectorType.get(self._shape(self._axes_of(place)), primop.element_type(value))
+        relevant = tuple(g for g in self.guards if self._axes_of((g,)) <= self._axes_of(place))
+        return tile.Load(source=self.rows[value], result=kind, **self._place(place or (Linear(),), relevant)).result
+
     def _compute(self, op: ir.OpView, point: Index) -> ir.Value:
         with op.operation.location:
             element = primop.element_type(op.result)
@@ -556,12 +600,33 @@ class _Emitter:
                 return self._converted(self._index_tile(point[0]), element)
             if isinstance(op, primop.Gather):
                 return self._gather(op, point)
+            if self.structure.online and isinstance(op, primop.Exp2) and (chain := match_power(op)) is not None:
+                return self._power(chain, point)
+            if isinstance(op, primop.Add) and any(self._is_excluded(op, k, point) for k in (0, 1)):
+                kept = 1 if self._is_excluded(op, 0, point) else 0
+                return self._converted(self._operand(op, kept, point), element)
             values = [self._operand(op, k, point) for k in range(len(op.operands))]
             if isinstance(op, primop.Add | primop.Mul | primop.Mod):
                 values = [self._converted(v, element) for v in values]
             if isinstance(op, primop.Cast):
                 return self._converted(values[0], element)
             return elementwise(op, self._aligned(*values), element)
+
+    def _is_excluded(self, op: ir.OpView, k: int, point: Index) -> bool:
+        """Whether an operand exists nowhere in the tiles of the present loop."""
+        return bool(self.never) and any(e in self.never for e in operand_bound(op, k, point, self.ranges))
+
+    def _power(self, chain: Chain, point: Index) -> ir.Value:
+        """exp2((x - m) c) as exp2(x c - m c): one multiply-add for every element, the rest once a row."""
+        scaled = defining_op(chain.power.operand)
+        inside = operand_index(chain.power, 0, point, self.ranges)
+        shifted, at = defining_op(scaled.lhs), operand_index(scaled, 0, inside, self.ranges)
+        score, negated = (self._operand(shifted, k, at) for k in (0, 1))
+        scale = _number(chain.scale)
+        offset = arith.mulf(negated, self._splat(scale, negated.type.element_type, negated.type.shape))
+        score, offset = self._aligned(score, offset)
+        factor = self._splat(scale, score.type.element_type, score.type.shape)
+        return _exp2(math.fma(score, factor, offset))
 
     def _clamped(self, index: ir.Value, low: int, high: int) -> ir.Value:
         """An index within bounds, and only then narrowed."""
@@ -594,7 +659,7 @@ class _Emitter:
     def _axes_below(self, value: ir.Value, index: Index) -> set[int]:
         """The axes along which an expression varies."""
         op = defining_op(value)
-        if op is None:
+        if op is None or is_row(op):
             return self._axes_of(index)
         if op in self.structure.nested:
             own, parallel, dims = iter(self.structure.nested[op]), iter(index), list(op.dims)

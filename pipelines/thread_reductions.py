@@ -64,9 +64,12 @@ class ThreadReductions(FragmentLowering):
                     self.coordinates[i] = arith.addi(self.coordinates[i], self._scaled(self._rank(), threads))
                 stride *= threads
         names = [axis.name for axis in schedule.axes]
-        self.shared_lanes = {i: names.index(a.lanes_of) for i, a in enumerate(schedule.axes) if a.lanes_of}
+        self.shared_lanes = {i: names.index(a.lanes_of) for i, a in enumerate(schedule.axes) if a.lanes_of not in ("", "*")}
         for i, other in self.shared_lanes.items():
             self.coordinates[i], self.strides[i] = self.coordinates[other], self.strides[other]
+        self.whole = {i for i, a in enumerate(schedule.axes) if a.lanes_of == "*"}  # on all threads
+        for i in self.whole:
+            self.coordinates[i], self.strides[i] = self.thread_number, 1
 
     def _digit(self, stride: int, base: int, bounded: bool) -> ir.Value:
         value = arith.divui(self.thread_number, self._index(stride)) if stride > 1 else self.thread_number
@@ -113,8 +116,10 @@ class ThreadReductions(FragmentLowering):
     def owns(self, shape: Sequence[int]) -> ir.Value | None:
         """The first thread along every axis that a tile does not vary along, unless the fragments were dealt along it."""
         dealt = self.deal.axis if self.deal else None
+        if any(shape[a] > 1 for a in self.whole):
+            return self._alive() if self.padded else None
         lanes = [[a, *(i for i, other in self.shared_lanes.items() if other == a)] for a in self.coordinates
-                 if a not in self.shared_lanes]
+                 if a not in self.shared_lanes and a not in self.whole]
         conditions = [self._is(self.coordinates[axes[0]], 0) for axes in lanes
                       if all(shape[a] == 1 for a in axes) and dealt not in axes]
         return _all([*conditions, *([self._alive()] if self.padded else [])])
@@ -142,7 +147,7 @@ class ThreadReductions(FragmentLowering):
         """
         base, size, distances = self._index(0), 1, [0]
         for axis in sorted(self.coordinates, key=lambda a: a not in axes):
-            if axis in self.shared_lanes and axis not in axes:
+            if axis not in axes and (axis in self.shared_lanes or axis in self.whole or self.whole & set(axes)):
                 continue
             if axis in axes:
                 distances = [d + size * i for i in range(groups[axis]) for d in distances]
@@ -337,7 +342,8 @@ class _Parts:
 
     def _weight(self, before: ir.Value, after: ir.Value) -> ir.Value:
         low, scale = (self.lowering.constant(x, before.type) for x in (self.floor, self.scale))
-        return math.exp2(arith.mulf(arith.subf(arith.maximumf(before, low), arith.maximumf(after, low)), scale))
+        difference = arith.subf(arith.maximumf(before, low), arith.maximumf(after, low))
+        return math.exp2(arith.mulf(difference, scale), fastmath=arith.FastMathFlags.afn)
 
     def _times(self, value: ir.Value, weight: ir.Value) -> ir.Value:
         return arith.mulf(value, self._widened(weight, value))

@@ -136,6 +136,14 @@ class _CpuLowering(FragmentLowering):
     def reduce_online(self, ops: list[tile.ReduceOnline]) -> list[Fragments]:
         raise PassFailure("a CPU program has one thread, but the schedule spreads an axis over several", ir.Location.current)
 
+    def alloc(self, kind: ir.Type) -> ir.Value:
+        shaped = ir.MemRefType(kind)
+        count = arith.constant(ir.IntegerType.get_signless(64), shaped.shape[0])
+        return llvm.alloca(llvm.PointerType.get(), count, _stored(shaped.element_type), alignment=64)
+
+    def barrier(self) -> None:
+        return
+
     def _address(self, buffer: ir.Value, offset: tuple[ir.Value, int], element: ir.Type) -> ir.Value:
         base, constant = offset
         pointer = llvm.PointerType.get()

@@ -83,6 +83,10 @@ def _block_size(schedule: Schedule) -> int:
     return -(-schedule.threads // WARP) * WARP + (GROUP if roles(schedule) else 0)
 
 
+def _is_shared(buffer: ir.Value) -> bool:
+    return ir.MemRefType(buffer.type).memory_space.value == kernel.SHARED
+
+
 def _flat(kind: ir.Type) -> ir.Type:
     shaped = ir.MemRefType(kind)
     if prod(shaped.shape) >= 1 << 31:
@@ -165,7 +169,16 @@ class _GpuLowering(TensorCores):
 
     # Memory -------------------------------------------------------------------------------------------------------
 
+    def alloc(self, kind: ir.Type) -> ir.Value:
+        shaped = ir.MemRefType(kind)
+        return self._shared(shaped.shape[0], shaped.element_type)
+
+    def barrier(self) -> None:
+        self._barrier()
+
     def load(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type) -> ir.Value:
+        if _is_shared(buffer):
+            return kernel.LoadShared(buffer=buffer, offset=self._at(offset), result=kind).result
         cache = kernel.Cache.STREAM if buffer in self.weights else kernel.Cache.PLAIN
         return kernel.LoadGlobal(cache=cache, buffer=buffer, offset=self._at(offset), result=kind).result
 
@@ -181,7 +194,8 @@ class _GpuLowering(TensorCores):
         return arith.select(mask, vector.from_elements(kind, parts), otherwise)
 
     def store(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int]) -> None:
-        kernel.StoreGlobal(value=value, buffer=buffer, offset=self._at(offset))
+        store = kernel.StoreShared if _is_shared(buffer) else kernel.StoreGlobal
+        store(value=value, buffer=buffer, offset=self._at(offset))
 
     def store_masked(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int], mask: ir.Value) -> None:
         base, index = self._at(offset), ir.IndexType.get()

@@ -82,7 +82,9 @@ def _hoist_weights(block: ir.Block, wait: ir.OpView, table: ir.Value, known: set
     moved = 0
     for op in ops[at + 1:]:
         if len(op.operation.regions):
-            break  # what follows a loop or a branch would be held across it
+            if any(isinstance(o, scf.ForOp) for o in (op, *_inside(op))):
+                break  # what follows a loop would be held across it
+            continue
         movable = is_pure(op.operation) or _is_constant_load(op, table)
         if not movable or any(v not in early for v in op.operands):
             continue
@@ -92,6 +94,10 @@ def _hoist_weights(block: ir.Block, wait: ir.OpView, table: ir.Value, known: set
                 break
         op.operation.move_before(wait.operation)
         early |= set(op.results)
+
+
+def _inside(op: ir.OpView) -> list[ir.OpView]:
+    return [o for r in op.operation.regions for b in r.blocks for i in b.operations for o in (i, *_inside(i))]
 
 
 def _bytes(kind: ir.Type) -> int:

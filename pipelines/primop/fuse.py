@@ -12,6 +12,7 @@ one of these rules makes it a root of its own:
 5. A value behind a reduction, or dearer than `recompute` ops, is materialised where a contraction would repeat it.
    None of 2 to 5 holds inside a chain that `primop-online-reductions` marked: one loop computes it.
 6. A value that several kernels use is recomputed in each if that costs a few elementwise ops, otherwise materialised.
+7. What `primop-stage-rows` marked is part of every kernel that uses it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, erase, extents_of, fresh_name, functions, outline, scope_name
 
 ONLINE = "primop.online"  # set by primop-online-reductions: the op belongs to a chain that one loop computes
+STAGED = "primop.staged"  # set by primop-stage-rows: "row" on what every program makes for itself, "part" on what is below
 REDUCTIONS = (primop.Sum, primop.Max)
 FREE = (primop.Constant, primop.Iota)
 MOST_MIRRORED = 8  # elements along a dimension that is read from both ends, because one thread holds them
@@ -136,7 +138,7 @@ def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int) -> None:
             continue
         uses = [(number[use.owner.results[0]], use.operand_number) for use in ops[i].result.uses
                 if use.owner.operation.parent == chunk.operation and use.owner.name != "func.return"]
-        if _is_root(ops, facts, i, uses, recompute):
+        if STAGED not in ops[i].operation.attributes and _is_root(ops, facts, i, uses, recompute):
             roots.append(i)
             facts[i].groups = {i}
             facts[i].rows = _live(ops[i]) if isinstance(ops[i], REDUCTIONS) else None

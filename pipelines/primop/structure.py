@@ -21,7 +21,16 @@ from mlir import ir
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Atom, Dim, Linear, Ranges, Symbol, dim, linear, map_results, range_of, substitute
 from tilec.pipelines.passes import PassFailure
-from tilec.pipelines.primop.fuse import ONLINE, REDUCTIONS, constant_ranges, is_contraction, splits_of, unflipped, whole_index
+from tilec.pipelines.primop.fuse import (
+    ONLINE,
+    REDUCTIONS,
+    STAGED,
+    constant_ranges,
+    is_contraction,
+    splits_of,
+    unflipped,
+    whole_index,
+)
 from tilec.pipelines.primop.outline import body_of, extents_of
 
 Index = tuple[Linear, ...]
@@ -47,6 +56,16 @@ class Access:
     store: bool = False
 
 
+@dataclass(frozen=True)
+class Staged:
+    """A row that a program makes for itself before its stages: its op, where that is evaluated, its axis, its reductions."""
+
+    op: ir.OpView
+    point: Index
+    axis: int
+    reductions: tuple[Reduction, ...]
+
+
 @dataclass
 class Structure:
     """See the module docstring. `extents` has one entry per axis; `point` locates the root's dimensions on the axes."""
@@ -63,6 +82,7 @@ class Structure:
     nested: dict[ir.OpView, tuple[int, ...]] = field(default_factory=dict)  # reductions inside others, and their axes
     views: dict[ir.OpView, Index] = field(default_factory=dict)  # where each reduction's result is read, unflipped
     mirrored: frozenset[int] = frozenset()
+    staged: list[Staged] = field(default_factory=list)
     online: bool = False  # the one stage is a maximum and sums that use it, in one loop (see online_reductions.py)
 
     @property
@@ -174,8 +194,36 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
         raise PassFailure("an online chain shares its kernel with other reductions", root.operation.location)
     if not structure.extents:
         structure.extents, structure.grid = [linear(1)], [0]
+    structure.staged = _staged(structure)
     structure.accesses = list(_accesses(structure))
     return structure
+
+
+def is_row(op: ir.OpView | None) -> bool:
+    """Whether an op's result is a row that a program makes for itself."""
+    attributes = op.operation.attributes if op is not None else {}
+    return STAGED in attributes and ir.StringAttr(attributes[STAGED]).value == "row"
+
+
+def _staged(structure: Structure) -> list[Staged]:
+    """The rows of a kernel, each with a new axis that it and its reductions run along."""
+    found = []
+    for op in body_of(structure.function).operations:
+        if not is_row(op):
+            continue
+        space = primop.space_of(op)
+        live = next(d for d, e in enumerate(space) if e != linear(1))
+        axis = len(structure.extents)
+        structure.extents.append(space[live])
+
+        def along(o: ir.OpView, walked: int, axis: int = axis) -> Index:
+            return tuple(dim(axis) if d == walked else Linear() for d in range(len(primop.space_of(o))))
+
+        reductions = tuple(
+            Reduction(o, (axis,), along(o, o.dims[0]), False) for o in body_of(structure.function).operations
+            if isinstance(o, REDUCTIONS) and STAGED in o.operation.attributes and _needs(op, o))
+        found.append(Staged(op, along(op, live), axis, reductions))
+    return found
 
 
 TEMPORARY = 1000  # dimensions from here on name reduced dimensions until they have axes
@@ -242,7 +290,7 @@ def _collect(root: ir.OpView, index: Index, ranges: Ranges, order: list[ir.OpVie
                           for d in range(len(primop.space_of(op))))
         for k, operand in enumerate(op.operands):
             inner = defining_op(operand)
-            if inner is not None and not isinstance(inner, primop.Constant | primop.Iota):
+            if inner is not None and not isinstance(inner, primop.Constant | primop.Iota) and not is_row(inner):
                 walk(inner, operand_index(op, k, point, ranges))
         if isinstance(op, REDUCTIONS) and op not in order:
             order.append(op)
@@ -283,13 +331,15 @@ def _accesses(structure: Structure) -> Iterator[Access]:
     pending += [(r.op, r.point) for stage in structure.stages for r in stage]
     if isinstance(structure.root, REDUCTIONS):
         pending = pending[1:]
+    for row in structure.staged:
+        pending += [(row.op, row.point), *((r.op, r.point) for r in row.reductions)]
     while pending:
         op, point = pending.pop()
         for k, operand in enumerate(op.operands):
             here = (*point, Linear()) if isinstance(op, primop.Gather | primop.Scatter) and k == 0 else point
             index = operand_index(op, k, here, ranges)
             inner = defining_op(operand)
-            if inner is None:
+            if inner is None or is_row(inner):
                 if (operand, index) not in seen:
                     seen.add((operand, index))
                     sizes = capacity(extents_of(operand), structure.symbols)

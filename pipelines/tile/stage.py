@@ -5,7 +5,8 @@
 
 A product that only the next turn's product waits for runs on while that starts; its slots are released one turn later. An
 operand that is the same in every turn has a slot of its own, filled before the loop; a left operand that was computed
-stays in registers.
+stays in registers. Loops that walk one axis, whole tiles first and then what a mask cuts, share rings: a turn is the number
+of steps along the axis.
 
 An operand's mask is dropped. Along a kept axis it may be: an element that does not exist makes only results that do not
 exist. Along the reduced axis a fetch reads zero, beyond the end of a row by itself and beyond a number of rows by its
@@ -79,6 +80,8 @@ class _Operand:
 class _Stager:
     def __init__(self, entry: ir.Block, schedule: Schedule) -> None:
         self.entry, self.schedule = entry, schedule
+        self.rings: dict[object, ir.Value] = {}
+        self.fetched: dict[object, ir.Value] = {}  # slots of what is the same in every turn
 
     def stage(self, block: ir.Block, loop: scf.ForOp | None) -> None:
         """Brings the operands of a block's products through rings; of a loop, in turns."""
@@ -86,7 +89,9 @@ class _Stager:
         if not dots:
             return
         with dots[0].operation.location, ir.InsertionPoint.at_block_begin(block):
-            turn = arith.divui(arith.subi(loop.induction_variable, loop.lowerBound), loop.step) if loop else _index(0)
+            turn = _index(0)
+            if loop is not None:
+                turn = arith.divui(loop.induction_variable, loop.step)
         running = loop is not None and all(_only_feeds_products(d, loop) for d in dots)
         slots: dict[ir.Value, ir.Value] = {}
         rings: list[ir.Value] = []
@@ -121,20 +126,28 @@ class _Stager:
         """A ring for an operand, its slot of this turn, and whether it is fetched in every turn."""
         load, space = operand.load, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 3)
         element = load.result.type.element_type
-        variable = loop.induction_variable if loop else None
-        in_turns = any(v == variable and Dim(i) in _used(load) for i, v in enumerate(load.origin))
+        variable = loop.induction_variable if loop is not None else None
+        in_turns = loop is not None and any(v == variable and Dim(i) in _used(load) for i, v in enumerate(load.origin))
+        key = (load.source, *map_results(load.map), *operand.shape)
+        if key in self.fetched:
+            return self.rings[key], self.fetched[key], False
         with load.operation.location:
-            with ir.InsertionPoint.at_block_begin(self.entry):
-                kind = ir.MemRefType.get([self.schedule.stages if in_turns else 1, *operand.shape], element, memory_space=space)
-                ring = tile.Ring(result=kind).result
+            if key not in self.rings:
+                with ir.InsertionPoint.at_block_begin(self.entry):
+                    slots = self.schedule.stages if in_turns else 1
+                    kind = ir.MemRefType.get([slots, *operand.shape], element, memory_space=space)
+                    self.rings[key] = tile.Ring(result=kind).result
+            ring = self.rings[key]
             with ir.InsertionPoint(dot if in_turns or loop is None else loop):
-                origin = [loop.lowerBound if loop and not in_turns and v == variable else v for v in load.origin]
+                origin = [loop.lowerBound if loop is not None and not in_turns and v == variable else v for v in load.origin]
                 turn = turn if in_turns else _index(0)
                 more = {"limit": limit} if (limit := _limit(operand)) is not None else {}
                 tile.Fetch(rows=operand.rows, column=operand.column, map=load.map, ring=ring, turn=turn, source=load.source,
                            origin=origin, **more)
                 slot = tile.Await(ring=ring, turn=turn,
                                   result=ir.MemRefType.get(operand.shape, element, memory_space=space)).result
+        if not in_turns:
+            self.fetched[key] = slot
         return ring, slot, in_turns
 
 
