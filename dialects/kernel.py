@@ -196,6 +196,18 @@ class WarpReduce(Kernel.Operation, name="warp_reduce", traits=[Pure]):
             raise VerifyError(f"result must have the type of value, {self.value.type}, but has {self.result.type}")
 
 
+class Exchange(Kernel.Operation, name="exchange", traits=[Pure]):
+    """The value of the lane whose number differs by the bit `lanes`; all 32 lanes take part."""
+
+    lanes: Attr[int]
+    value: Operand[ir.IntegerType]
+    result: Result[ir.IntegerType]
+
+    def verify(self) -> None:
+        if self.lanes not in (1, 2, 4, 8, 16):
+            raise VerifyError(f"lanes must be a power of two below 32, but is {self.lanes}")
+
+
 # --- Asynchronous copies and tensor cores -----------------------------------------------------------------------------
 
 

@@ -81,6 +81,7 @@ class Schedule:
     dot: bool = False  # contractions by `tile.dot` (outer products) instead of lane-wise products
     tensor: bool = False  # contractions by tensor cores, their operands through shared memory
     stages: int = 1  # tiles of an operand in shared memory
+    persistent: int = 0  # blocks that walk over the programs; 0: one for each
     reversed: tuple[int, ...] = ()  # grid axes whose last programs come first, because they have the most to do
     ahead: bool = False  # loops read the tiles of their next turn early
     resident: int = 0  # blocks that shall fit a multiprocessor at once, which bounds their registers; 0: as it comes
@@ -125,6 +126,7 @@ class Schedule:
             "unroll": _number(self.unroll),
             "dot": ir.BoolAttr.get(self.dot),
             **({"tensor": ir.UnitAttr.get(), "stages": _number(self.stages)} if self.tensor else {}),
+            **({"persistent": _number(self.persistent)} if self.persistent else {}),
             **({"reversed": ir.DenseI64ArrayAttr.get(list(self.reversed))} if self.reversed else {}),
             **({"ahead": ir.UnitAttr.get()} if self.ahead else {}),
             **({"resident": _number(self.resident)} if self.resident else {}),
@@ -153,6 +155,7 @@ class Schedule:
             ir.BoolAttr(entries["dot"]).value,
             "tensor" in entries,
             ir.IntegerAttr(entries["stages"]).value if "stages" in entries else 1,
+            ir.IntegerAttr(entries["persistent"]).value if "persistent" in entries else 0,
             tuple(ir.DenseI64ArrayAttr(entries["reversed"])) if "reversed" in entries else (),
             "ahead" in entries,
             ir.IntegerAttr(entries["resident"]).value if "resident" in entries else 0,

@@ -368,6 +368,12 @@ class DotShared(Tile.Operation, name="dot_shared", traits=[Pure]):
             raise VerifyError(f"result must have the type of acc, {self.acc.type}, but has {self.result.type}")
 
 
+class Worker(Tile.Operation, name="worker", traits=[Pure]):
+    """This block's number among those that walk over a kernel's programs."""
+
+    result: Result[ir.IndexType]
+
+
 class Producer(Tile.Operation, name="producer", traits=[Pure]):
     """Whether this thread is one of those that only fetch."""
 

@@ -30,6 +30,7 @@ ROW_VECTOR = 4  # neighbours that a thread takes of a row that its program makes
 FEW_ROWS = 8  # up to here a product reads its matrix as one of a vector does
 TILE_DEPTH = 64  # along the reduced axis: 128 bytes, the span of a swizzle
 MOST_STAGES = 6
+PERSISTENT_WAVES = 2  # programs of each block from which on it pays to walk over them
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 MULTIPLY_ADDS = 2048  # of 16-bit elements that a multiprocessor's tensor cores make in a cycle
 FETCHED_BYTES = 40  # that a multiprocessor gets from the second-level cache in a cycle
@@ -423,12 +424,15 @@ class _GpuPlan(_Plan):
         if not fitting:
             return None
         _, groups, width = fitting[0]
+        programs = self._tensor_programs(rows[0], columns, 64 * groups, width)
         self.set(rows[0], 2, 32 * groups)
         self._set_columns(columns, width)
         self.set(k, TILE_DEPTH)
         slot = 2 * TILE_DEPTH * (64 * groups + width * len(stage))
+        sms = self.target.multiprocessors
         schedule = self.schedule([a for a in s.grid if a != rows[0]] + [rows[0]], dot=True, tensor=True,
-                                 stages=min(MOST_STAGES, (self.target.shared_bytes - (8 << 10)) // slot))
+                                 stages=min(MOST_STAGES, (self.target.shared_bytes - (8 << 10)) // slot),
+                                 persistent=sms if programs >= PERSISTENT_WAVES * sms else 0)
         return schedule.with_axis(rows[0], warps=4 * groups)
 
     def _fits_columns(self, columns: list[int], width: int) -> bool:
@@ -451,12 +455,17 @@ class _GpuPlan(_Plan):
             self.set(a, size // 8, 4, 2) if a == columns[-1] else self.set(a, size)
             width //= size
 
+    def _tensor_programs(self, row: int, columns: list[int], height: int, width: int) -> int:
+        """Programs of a product in tiles of height x width, at the largest lengths."""
+        s = self.structure
+        others = prod(largest(s, a) for a in s.grid if a not in (row, *columns))
+        return -(-largest(s, row) // height) * -(-prod(largest(s, a) for a in columns) // width) * others
+
     def _tensor_time(self, row: int, columns: list[int], k: int, groups: int, width: int, together: int) -> float:
         """Cycles that a product takes in tiles of some shape: waves of blocks, each at the rate of its slowest part."""
         s = self.structure
         height, steps = 64 * groups, -(-largest(s, k) // TILE_DEPTH)
-        others = prod(largest(s, a) for a in s.grid if a not in (row, *columns))
-        blocks = -(-largest(s, row) // height) * -(-prod(largest(s, a) for a in columns) // width) * others
+        blocks = self._tensor_programs(row, columns, height, width)
         multiply = height * width * together * TILE_DEPTH / MULTIPLY_ADDS
         fetch = 2 * TILE_DEPTH * (height + width * together) / FETCHED_BYTES
         waves = -(-blocks // self.target.multiprocessors)

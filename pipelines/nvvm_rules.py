@@ -198,6 +198,13 @@ def _warp_reduce(op: ir.OpView) -> ir.Value:
     return value
 
 
+@rule(kernel.Exchange)
+def _exchange(op: ir.OpView) -> ir.Value:
+    word = ir.IntegerType.get_signless(32)
+    everyone, clamp, step = (arith.constant(word, v) for v in (-1, 31, op.lanes))
+    return nvvm.shfl_sync(word, everyone, op.value, step, clamp, nvvm.ShflKind.bfly)
+
+
 # --- Asynchronous copies and tensor cores -----------------------------------------------------------------------------
 
 FOREVER = 10_000_000  # nanoseconds that one try of a wait may take

@@ -28,6 +28,7 @@ from tilec.pipelines.primop.stage_rows import StageRows
 from tilec.pipelines.primop.write_states import WriteStates
 from tilec.pipelines.primop_to_tile import PrimopToTile
 from tilec.pipelines.targets import CpuTarget, GpuTarget, find_target
+from tilec.pipelines.tile.persist import Persist
 from tilec.pipelines.tile.prefetch import Prefetch
 from tilec.pipelines.tile.specialise import Specialise
 from tilec.pipelines.tile.stage import Stage
@@ -53,7 +54,7 @@ PRIMOP: tuple[Entry, ...] = (
 # What makes programs faster and not possible: each may be left out, to see what it buys.
 OPTIONAL = (
     Cse.name, Dce.name, Group.name, FoldScales.name, OnlineReductions.name, StageRows.name, PackWeights.name,
-    Prefetch.name, MergeLaunches.name, DependentLaunch.name,
+    Prefetch.name, Persist.name, Specialise.name, MergeLaunches.name, DependentLaunch.name,
 )
 
 
@@ -92,6 +93,7 @@ CPU: tuple[Entry, ...] = (
 KERNEL: tuple[Entry, ...] = (
     Prefetch(),
     Stage(),
+    Persist(),  # of what is staged, whose turns it counts on; before roles, so that both walk over the programs
     Specialise(),  # of what is staged: the threads that fetch need no registers for products
     TileToKernel(),
     MergeLaunches(),  # before waits are placed: each part of a merged kernel waits at its own first access

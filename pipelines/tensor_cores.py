@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mlir import ir
-from mlir.dialects import arith, scf
+from mlir.dialects import arith, scf, vector
 
 from tilec.dialects import kernel, tile
 from tilec.dialects.index_expr import Dim, Linear, linear, make_map, map_results
@@ -91,6 +91,8 @@ class TensorCores(ThreadReductions):
             self._lower_release(op)
         elif isinstance(op, tile.DotShared):
             self.tiles[op.result] = self._lower_dot(op)
+        elif isinstance(op, tile.Worker):
+            self.scalars[op.result] = kernel.BlockId(dimension=kernel.Dimension.X, result=ir.IndexType.get()).result
         elif isinstance(op, tile.Producer):
             threads = self._index(self.schedule.threads)
             self.scalars[op.result] = arith.cmpi(arith.CmpIPredicate.uge, self.thread_number, threads)
@@ -272,9 +274,8 @@ class TensorCores(ThreadReductions):
         return sorted(acc.layout.coordinates(), key=lambda at: (*(at[a] for a in columns), at[m]))
 
     def _lower_for(self, op: scf.ForOp) -> None:
-        outside = self.running
         super()._lower_for(op)
-        if self.running and not outside and not self.depth:
+        if self.running and any(isinstance(o, tile.DotShared) for o in op.body.operations):
             for result in op.results:
                 if result in self.tiles:
                     self.tiles[result] = self._waited(self.tiles[result])
@@ -288,6 +289,54 @@ class TensorCores(ThreadReductions):
         scalars = [s for v in values for s in self._scalars(v)]
         done = kernel.WgmmaWait(running=0, acc=scalars, result_=[s.type for s in scalars])
         return Fragments(acc.layout, acc.element, self._gathered(acc.values, list(done.operation.results)))
+
+    # Results ------------------------------------------------------------------------------------------------------
+
+    def _store_fragments(self, op: tile.Store | tile.Scatter, shape: list[int]) -> None:
+        """Pairs of 16-bit columns that four lanes hold become 16 bytes in each of them, where memory allows it."""
+        axis = self._transposed_axis(op, shape)
+        if axis is None:
+            super()._store_fragments(op, shape)
+            return
+        source, word = self.tiles[op.value], ir.IntegerType.get_signless(32)
+        lane = self._place(axis)
+        wide = ir.VectorType.get([8], source.element)
+        for at, elements, origins, symbols, uniform, _ in self._access(op, op.dest, shape):
+            if at[axis] % 4:
+                continue
+            pairs = [source.values[tuple(x + i if a == axis else x for a, x in enumerate(at))] for i in range(4)]
+            words = [vector.extract(vector.bitcast(ir.VectorType.get([1], word), p), [], [0]) for p in pairs]
+            words = self._transposed(words, lane)
+            value = vector.bitcast(wide, vector.from_elements(ir.VectorType.get([4], word), words))
+            base, constant = self._offset(elements[0], origins, symbols)
+            with self._when(uniform):
+                self.store(value, self.scalars[op.dest], (arith.addi(base, self._scaled(lane, 6)), constant))
+
+    def _transposed_axis(self, op: tile.Store | tile.Scatter, shape: list[int]) -> int | None:
+        """The axis along which four lanes hold two neighbours each, if rows of 16 bytes can be stored along it."""
+        axes = self.schedule.axes
+        found = [i for i, a in enumerate(axes) if a.vector == 2 and a.neighbours == a.threads == 4 and self.strides[i] == 1
+                 and a.registers % 4 == 0 and shape[i] == a.tile]
+        if not self.schedule.tensor or not isinstance(op, tile.Store) or len(found) != 1 or \
+                ITEM_BYTES[str(op.value.type.element_type)] != 2 or self.tiles[op.value].layout.length != 2:
+            return None
+        column = Dim(found[0])
+        offset = offset_of(map_results(op.map), list(ir.MemRefType(op.dest.type).shape))
+        aligned = all(c % 8 == 0 for a, c in offset.terms if a != column) and offset.constant % 8 == 0
+        masked = op.mask is not None and any(column in e.atoms() for e in map_results(op.mask))
+        simple = offset.coefficient(column) == 1 and column not in offset.nonlinear_atoms()
+        return found[0] if aligned and simple and not masked else None
+
+    def _transposed(self, words: list[ir.Value], lane: ir.Value) -> list[ir.Value]:
+        """Four words in each of four lanes, transposed: lane i gets word i of every lane, in the lanes' order."""
+        for bit in (1, 2):
+            odd = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(lane, self._index(bit)), self._index(0))
+            for low in (i for i in range(4) if not i & bit):
+                high = low | bit
+                sent = arith.select(odd, words[low], words[high])
+                came = kernel.Exchange(lanes=bit, value=sent, result=sent.type).result
+                words[low], words[high] = arith.select(odd, came, words[low]), arith.select(odd, words[high], came)
+        return words
 
     # What the frame gives -----------------------------------------------------------------------------------------
 

@@ -59,6 +59,10 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
     grid = _Grid(schedule, len(symbols))
     lowered.attributes["kernel.block"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _block_size(schedule))
     lowered.attributes["kernel.grid"] = grid.attribute()
+    if "tile.workers" in function.attributes:
+        workers = linear(ir.IntegerAttr(function.attributes["tile.workers"]).value)
+        lowered.attributes["kernel.grid"] = ir.ArrayAttr.get([
+            ir.AffineMapAttr.get(make_map(0, len(symbols), f)) for f in ([workers], [], [])])
     if schedule.cluster > 1:
         lowered.attributes["kernel.cluster"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), schedule.cluster)
     if schedule.resident:

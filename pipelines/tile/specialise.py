@@ -2,7 +2,8 @@
 
     for k: fetch; use   ->   if producer: for k: fetch   else: for k: use; ...
 
-The producer runs as far ahead as the rings have slots. It keeps the loops and what fetches need, and nothing else.
+The producer runs as far ahead as the rings have slots. It keeps the loops, the indices that they carry and what fetches
+need, and nothing else.
 """
 
 from __future__ import annotations
@@ -78,13 +79,18 @@ def _drop_fetches(op: ir.Operation) -> None:
 def _copy(op: ir.OpView, copies: dict[ir.Value, ir.Value]) -> None:
     """The producer's part of an op at the insertion point: loops without what they carry, fetches and their arithmetic."""
     if isinstance(op, scf.ForOp):
-        loop = scf.ForOp(*(copies.get(v, v) for v in list(op.operands)[:3]))
+        counted = [i for i, v in enumerate(op.inner_iter_args) if isinstance(v.type, ir.IndexType)]
+        start = [op.operands[3 + i] for i in counted]
+        loop = scf.ForOp(*(copies.get(v, v) for v in list(op.operands)[:3]), [copies.get(v, v) for v in start])
         copies[op.induction_variable] = loop.induction_variable
+        copies.update((op.inner_iter_args[i], v) for i, v in zip(counted, loop.inner_iter_args, strict=True))
         with ir.InsertionPoint(loop.body):
-            for inner in list(op.body.operations)[:-1]:
+            *body, end = list(op.body.operations)
+            for inner in body:
                 if _fetches(inner.operation) or (is_pure(inner.operation) and _is_index(inner)):
                     _copy(inner, copies)
-            scf.YieldOp([])
+            scf.YieldOp([copies.get(end.operands[i], end.operands[i]) for i in counted])
+        copies.update((op.results[i], v) for i, v in zip(counted, loop.results, strict=True))
         return
     clone = op.operation.clone()
     for i, operand in enumerate(clone.operands):
