@@ -208,6 +208,22 @@ class Exchange(Kernel.Operation, name="exchange", traits=[Pure]):
             raise VerifyError(f"lanes must be a power of two below 32, but is {self.lanes}")
 
 
+class Mma(Kernel.Operation, name="mma", traits=[Pure]):
+    """acc + lhs rhs^T by a warp, 16 x 8 x 16: registers as mma.sync.m16n8k16 wants them, two 16-bit elements in each of lhs
+    and rhs, f32 in acc."""
+
+    element: Attr[ir.Type]
+    lhs: Sequence[Operand[ir.IntegerType]]
+    rhs: Sequence[Operand[ir.IntegerType]]
+    acc: Sequence[Operand[ir.F32Type]]
+    result_: Sequence[Result[ir.F32Type]]
+
+    def verify(self) -> None:
+        sizes = [len(self.lhs), len(self.rhs), len(self.acc), len(self.operation.results)]
+        if sizes != [4, 2, 4, 4]:
+            raise VerifyError(f"lhs, rhs, acc and results must be 4, 2, 4 and 4 registers, but are {sizes}")
+
+
 # --- Asynchronous copies and tensor cores -----------------------------------------------------------------------------
 
 

@@ -12,7 +12,8 @@ An axis may be dealt to `warps` first, each taking one run of it: `e = ((warp * 
 thread) * vector + lane`. So lie the results of tensor cores: m over eight warps with rows 0..7 and 8..15 of each in two
 registers, n over the four lanes of a row with two neighbours each. Two axes may lie on the same threads (`lanes_of` names
 the other one), where no tile in registers varies along both: the keys of one product and the columns of the next. An axis
-with `lanes_of` "*" lies on all threads of the block, as they are numbered.
+with `lanes_of` "*" lies on all threads of the block, as they are numbered. One with fewer threads than the axis that it
+names lies on the first of these, over and over.
 
 Threads are numbered with the last axis fastest, axes that are read in vectors before the others. The threads along one
 axis may be spread over the blocks of a `cluster`, which reduce together through each other's shared memory: so one program
@@ -79,6 +80,7 @@ class Schedule:
     order: tuple[int, ...] = ()  # grid axes, slowest first
     unroll: int = 1  # copies of the body of the innermost reduction loop
     dot: bool = False  # contractions by `tile.dot` (outer products) instead of lane-wise products
+    twin: int = -1  # the last axis, if it is a second layout of this one: contractions by a warp's tensor core
     tensor: bool = False  # contractions by tensor cores, their operands through shared memory
     stages: int = 1  # tiles of an operand in shared memory
     persistent: int = 0  # blocks that walk over the programs; 0: one for each
@@ -125,6 +127,7 @@ class Schedule:
             "order": ir.DenseI64ArrayAttr.get(list(self.order)),
             "unroll": _number(self.unroll),
             "dot": ir.BoolAttr.get(self.dot),
+            **({"twin": _number(self.twin)} if self.twin >= 0 else {}),
             **({"tensor": ir.UnitAttr.get(), "stages": _number(self.stages)} if self.tensor else {}),
             **({"persistent": _number(self.persistent)} if self.persistent else {}),
             **({"reversed": ir.DenseI64ArrayAttr.get(list(self.reversed))} if self.reversed else {}),
@@ -153,6 +156,7 @@ class Schedule:
             tuple(ir.DenseI64ArrayAttr(entries["order"])),
             ir.IntegerAttr(entries["unroll"]).value,
             ir.BoolAttr(entries["dot"]).value,
+            ir.IntegerAttr(entries["twin"]).value if "twin" in entries else -1,
             "tensor" in entries,
             ir.IntegerAttr(entries["stages"]).value if "stages" in entries else 1,
             ir.IntegerAttr(entries["persistent"]).value if "persistent" in entries else 0,

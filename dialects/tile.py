@@ -251,6 +251,33 @@ class Dot(Tile.Operation, name="dot", traits=[Pure]):
             raise VerifyError(f"result must have the type of acc, {self.acc.type}, but has {self.result.type}")
 
 
+class DotTwin(Tile.Operation, name="dot_twin", traits=[Pure]):
+    """`acc + lhs rhs^T` by a warp's tensor core: lhs along rows and the depth, rhs along columns and the depth.
+
+    rhs and acc lie differently over the lanes, so the columns have two axes: rhs runs along `twin`, acc along `column`, and
+    element i of one is element i of the other.
+    """
+
+    column: Attr[int]
+    twin: Attr[int]
+    depth: Attr[int]
+    lhs: Operand[Vector]
+    rhs: Operand[Vector]
+    acc: Operand[Vector]
+    result: Result[Vector]
+
+    def verify(self) -> None:
+        lhs, rhs, acc = (list(ir.VectorType(v.type).shape) for v in (self.lhs, self.rhs, self.acc))
+        if not len(lhs) == len(rhs) == len(acc):
+            raise VerifyError(f"lhs, rhs and acc must have one rank, but have {len(lhs)}, {len(rhs)} and {len(acc)}")
+        if rhs[self.twin] != acc[self.column] or rhs[self.column] != 1 or acc[self.twin] != 1:
+            raise VerifyError(f"rhs must run along axis {self.twin} as acc along {self.column}, but are {rhs} and {acc}")
+        if lhs[self.depth] != rhs[self.depth] or acc[self.depth] != 1:
+            raise VerifyError(f"lhs and rhs must agree along axis {self.depth} and acc be 1, but are {lhs}, {rhs} and {acc}")
+        if self.result.type != self.acc.type:
+            raise VerifyError(f"result must have the type of acc, {self.acc.type}, but has {self.result.type}")
+
+
 class Alloc(Tile.Operation, name="alloc"):
     """Memory of a program, memref<n x T, 3>, uninitialised: its threads write it, meet at a barrier, and read it."""
 

@@ -8,7 +8,7 @@ axis and the product is formed lane by lane and summed at the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -327,6 +327,9 @@ class _GpuPlan(_Plan):
         tensor = self._tensor(roles, k)
         if tensor is not None:
             return tensor
+        warps = self._warps(roles, k)
+        if warps is not None:
+            return warps
         # Outer products: a 16 by 16 block of threads, each with a small square of the result.
         n = columns[-1] if columns else None
         m = rows[-1] if rows else None
@@ -434,6 +437,35 @@ class _GpuPlan(_Plan):
                                  stages=min(MOST_STAGES, (self.target.shared_bytes - (8 << 10)) // slot),
                                  persistent=sms if programs >= PERSISTENT_WAVES * sms else 0)
         return schedule.with_axis(rows[0], warps=4 * groups)
+
+    def _warps(self, roles: Roles, k: int) -> Schedule | None:
+        """Products by the tensor core of each warp, operands straight from memory in 16-byte runs along the depth."""
+        s = self.structure
+        rows = [a for a in roles.left if s.extents[a] != linear(1)]
+        columns = [a for a in roles.right if s.extents[a] != linear(1)]
+        if len(s.stages) != 1 or s.inner or s.nested or len(rows) != 1 or not columns or len(roles.reduced) != 1 or \
+                not all(r.contraction for r in s.stages[0]) or largest(s, rows[0]) <= FEW_ROWS:
+            return None
+        for reduction in s.stages[0]:
+            product = defining_op(reduction.op.operand)
+            if product.bounds is not None or {str(primop.element_type(v)) for v in product.operands} - {"bf16", "f16"}:
+                return None
+            sides = contraction_operands(s, reduction)
+            if not all(side and self._vector(k, side) == 8 for side in sides):
+                return None
+        width = next((w for w in (64, 32, 16, 8) if w * len(s.stages[0]) <= 64 and self._fits_columns(columns, w)), None)
+        if width is None:
+            return None
+        warps = next(w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1)
+        self.set(rows[0], 4, 8 * warps)
+        self._set_columns(columns, width)
+        self.set(k, 1, 4, 8)
+        last = columns[-1]
+        schedule = self.schedule(dot=True, ahead=True, twin=last).with_axis(rows[0], warps=warps)
+        schedule = schedule.with_axis(k, lanes_of=schedule.axes[last].name)
+        twin = Axis(schedule.axes[last].name + "_twin", s.extents[last], self.tile[last], 8, 1, False,
+                    lanes_of=schedule.axes[rows[0]].name)
+        return replace(schedule, axes=(*schedule.axes, twin))
 
     def _fits_columns(self, columns: list[int], width: int) -> bool:
         """Whether a tile of `width` columns is a run of whole axes, with all that are mirrored, and a part of the next."""

@@ -205,6 +205,15 @@ def _exchange(op: ir.OpView) -> ir.Value:
     return nvvm.shfl_sync(word, everyone, op.value, step, clamp, nvvm.ShflKind.bfly)
 
 
+@rule(kernel.Mma)
+def _mma(op: ir.OpView) -> list[ir.Value]:
+    text = (f"mma.sync.aligned.m16n8k16.row.col.f32.{op.element}.{op.element}.f32 "
+            "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};")
+    made = llvm.inline_asm(_struct(4), [*op.lhs, *op.rhs, *op.acc], text, ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4),
+                           asm_dialect=0)
+    return _members(made, 4)
+
+
 # --- Asynchronous copies and tensor cores -----------------------------------------------------------------------------
 
 FOREVER = 10_000_000  # nanoseconds that one try of a wait may take

@@ -110,6 +110,8 @@ class _Emitter:
 
     def __init__(self, structure: Structure, schedule: Schedule) -> None:
         self.structure, self.schedule = structure, schedule
+        if schedule.twin >= 0:
+            structure.extents.append(structure.extents[schedule.twin])
         self.symbols = list(structure.symbols)
         self.rank = len(structure.extents)
         self.ranges = structure.ranges
@@ -165,6 +167,8 @@ class _Emitter:
             self.origin[a] = program if size == 1 else arith.muli(program, self._index(size))
             if not extent.is_constant or extent.constant % size:
                 ragged.append(a)
+        if self.schedule.twin >= 0:
+            self.origin[-1] = self.origin[self.schedule.twin]
         if self.schedule.tensor:  # one body: operands are fetched whole, and only what is stored is masked
             self.guards = tuple(self.structure.extents[a] - 1 - dim(a) for a in ragged)
             self._body()
@@ -183,6 +187,7 @@ class _Emitter:
             self._body()
             scf.YieldOp([])
         if partial:
+            ragged += [self.rank - 1] if self.schedule.twin in ragged else []
             self.guards = tuple(self.structure.extents[a] - 1 - dim(a) for a in ragged)
             with ir.InsertionPoint(branch.else_block):
                 self._body()
@@ -460,6 +465,8 @@ class _Emitter:
         op = reduction.op
         index = operand_index(op, 0, reduction.point, self.ranges)
         tail = tuple(g for g in self.guards if any(Dim(a) in g.atoms() for a in reduction.axes))
+        if reduction.contraction and self.schedule.twin >= 0:
+            return self._twin_product(reduction, index, tail, accumulator)
         if reduction.contraction and self.schedule.dot:
             product = defining_op(op.operand)
             sides = [self._operand(product, k, index) for k in (0, 1)]
@@ -473,13 +480,22 @@ class _Emitter:
             value = self._reduced_tile(reduction, value, self._partial_sizes(reduction))
         return self._combine(reduction, accumulator, value)
 
+    def _twin_product(self, reduction: Reduction, index: Index, tail: tuple[Linear, ...], accumulator: ir.Value) -> ir.Value:
+        """A product whose right operand is read along the twin of its columns."""
+        product, column, twin = defining_op(reduction.op.operand), self.schedule.twin, self.rank - 1
+        moved = tuple(substitute(e, {Dim(column): dim(twin)}, self.ranges) for e in index)
+        lhs, rhs = self._operand(product, 0, index), self._operand(product, 1, moved)
+        lhs, rhs = (self._select_guard(tail, v, 0.0) for v in (lhs, rhs))
+        return tile.DotTwin(column=column, twin=twin, depth=reduction.axes[0], lhs=lhs, rhs=rhs, acc=accumulator,
+                            result=accumulator.type).result
+
     def _accumulator_shape(self, reduction: Reduction) -> list[int]:
         index = operand_index(reduction.op, 0, reduction.point, self.ranges)
         axes = self._axes_below(reduction.op.operand, index) | self._axes_of(operand_bound(reduction.op, 0, reduction.point))
         if reduction.contraction and self.schedule.dot:
             shape = self._shape(axes - set(reduction.axes))
             for a in reduction.axes:  # one partial sum for every thread along the axis
-                shape[a] = 1 if self.schedule.tensor else self.schedule.axes[a].threads
+                shape[a] = 1 if self.schedule.tensor or self.schedule.twin >= 0 else self.schedule.axes[a].threads
             return shape
         if any(self.tiles[a] > 1 for a in reduction.axes):
             axes |= set(reduction.axes)

@@ -91,6 +91,8 @@ class TensorCores(ThreadReductions):
             self._lower_release(op)
         elif isinstance(op, tile.DotShared):
             self.tiles[op.result] = self._lower_dot(op)
+        elif isinstance(op, tile.DotTwin):
+            self.tiles[op.result] = self._lower_dot_twin(op)
         elif isinstance(op, tile.Worker):
             self.scalars[op.result] = kernel.BlockId(dimension=kernel.Dimension.X, result=ir.IndexType.get()).result
         elif isinstance(op, tile.Producer):
@@ -250,6 +252,43 @@ class TensorCores(ThreadReductions):
             self.running = True
         values = self._gathered({at: acc.values[at] for at in order}, made)
         return Fragments(acc.layout, acc.element, {at: values[at] for at in acc.values})
+
+    def _lower_dot_twin(self, op: tile.DotTwin) -> Fragments:
+        """Products of 16 x 8 x 16: of eight neighbours along the depth a lane gives four to each of two steps.
+
+        Which elements meet in a step does not matter, as long as both operands agree: so both are read in 16-byte runs.
+        """
+        lhs, rhs, acc = (self.tiles[v] for v in (op.lhs, op.rhs, op.acc))
+        row = next(i for i, n in enumerate(lhs.layout.registers) if n > 1 and i != op.depth)
+        if lhs.layout.length != 8 or rhs.layout.length != 8 or acc.layout.length != 2 or lhs.layout.registers[row] % 2:
+            raise PassFailure("the layout of a tile is not that of a tensor core's operands", op.operation.location)
+
+        def words(values: dict[Coordinates, ir.Value], at: Coordinates) -> list[ir.Value]:
+            four = ir.VectorType.get([4], ir.IntegerType.get_signless(32))
+            return self.remember(("words", values[at]), lambda: [
+                vector.extract(vector.bitcast(four, values[at]), [], [i]) for i in range(4)])  # type: ignore[arg-type,return-value]
+
+        results = dict(acc.values)
+        for at in acc.layout.coordinates():
+            if at[row] % 2:
+                continue
+            lower = tuple(x + 1 if i == row else x for i, x in enumerate(at))
+            sums = [s for c in (at, lower) for s in self._scalars(results[c])]
+            for k in range(lhs.layout.registers[op.depth]):
+                upper_words, lower_words = (words(lhs.values, tuple(
+                    c[row] if i == row else k if i == op.depth else 0 for i in range(len(at)))) for c in (at, lower))
+                column_words = words(rhs.values, tuple(
+                    at[op.column] if i == op.twin else k if i == op.depth else 0 if i in (op.column, row) else x
+                    for i, x in enumerate(at)))
+                for step in (0, 2):
+                    made = kernel.Mma(
+                        element=op.lhs.type.element_type, rhs=column_words[step:step + 2], acc=sums,
+                        lhs=[upper_words[step], lower_words[step], upper_words[step + 1], lower_words[step + 1]],
+                        result_=[s.type for s in sums])
+                    sums = list(made.operation.results)
+            pair = results[at].type
+            results[at], results[lower] = (vector.from_elements(pair, sums[i:i + 2]) for i in (0, 2))
+        return Fragments(acc.layout, acc.element, results)
 
     @staticmethod
     def _element(memory: ir.Value) -> ir.Type:

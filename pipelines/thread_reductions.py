@@ -66,7 +66,9 @@ class ThreadReductions(FragmentLowering):
         names = [axis.name for axis in schedule.axes]
         self.shared_lanes = {i: names.index(a.lanes_of) for i, a in enumerate(schedule.axes) if a.lanes_of not in ("", "*")}
         for i, other in self.shared_lanes.items():
-            self.coordinates[i], self.strides[i] = self.coordinates[other], self.strides[other]
+            place, mine, theirs = self.coordinates[other], schedule.axes[i].threads, schedule.axes[other].threads
+            self.coordinates[i] = arith.remui(place, self._index(mine)) if mine < theirs else place
+            self.strides[i] = self.strides[other]
         self.whole = {i for i, a in enumerate(schedule.axes) if a.lanes_of == "*"}  # on all threads
         for i in self.whole:
             self.coordinates[i], self.strides[i] = self.thread_number, 1

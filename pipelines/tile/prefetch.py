@@ -2,9 +2,10 @@
 
     for i: x = load(i); use(x)   ->   x0 = load(first); for i carrying x: next = load(i + step); use(x); yield next
 
-The last turn reads a tile too many: one that its mask says does not exist, or, without a mask, its own tile again (a loop
-ends at a multiple of its step). Then the first tile must lie inside the buffer even if the loop makes no turn. A load that
-is the same in every turn moves before the loop. Part of the schedule: `ahead`.
+The first tiles are read before the loops that come before as well. The last turn reads a tile too many: one that its mask
+says does not exist, or, without a mask, its own tile again (a loop ends at a multiple of its step). Then the first tile must
+lie inside the buffer even if the loop makes no turn. A load that is the same in every turn moves before the loop. Part of
+the schedule: `ahead`.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ def _pipeline(loop: scf.ForOp) -> None:
     ahead = [o for o in loads if o.operation.parent == loop.operation and (_bounded(o, loop) or _fits(o, loop))]
     if not ahead:
         return
-    with loop.operation.location, ir.InsertionPoint(loop):
+    with loop.operation.location, ir.InsertionPoint(_earliest(loop, ahead)):
         first = [_copy(o, loop.induction_variable, loop.lowerBound) for o in ahead]
+    with loop.operation.location, ir.InsertionPoint(loop):
         count = len(loop.inner_iter_args)
         longer = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, [*list(loop.operands)[3:], *first])
         old = loop.body
@@ -89,6 +91,18 @@ def _turns(load: tile.Load, place: ir.AffineMap | None, loop: scf.ForOp) -> bool
     """Whether a map or mask of a load uses an origin that depends on the turn."""
     used = {a for e in map_results(place) for a in e.atoms()} if place is not None else set()
     return any(v == loop.induction_variable and Dim(i) in used for i, v in enumerate(load.origin))
+
+
+def _earliest(loop: scf.ForOp, loads: list[tile.Load]) -> ir.OpView:
+    """Where the first tiles can be read: before the loops that come before, if what they need is known there."""
+    needed = {v for o in loads for v in o.operands} | {loop.lowerBound}
+    place: ir.OpView = loop
+    for op in reversed(list(loop.operation.block.operations)):
+        if isinstance(op, scf.ForOp) and op.operation.is_before_in_block(loop.operation):
+            place = op
+        elif any(r in needed for r in op.operation.results) and op.operation.is_before_in_block(loop.operation):
+            break
+    return place
 
 
 def _bounded(load: tile.Load, loop: scf.ForOp) -> bool:

@@ -48,7 +48,7 @@ def _specialise(block: ir.Block) -> None:
     copies: dict[ir.Value, ir.Value] = {}
     with ir.InsertionPoint(branch.then_block):
         for op in ops[first:-1]:
-            if _fetches(op.operation):
+            if _is_part(op):
                 _copy(op, copies)
         scf.YieldOp([])
     for op in ops[first:-1]:
@@ -87,7 +87,7 @@ def _copy(op: ir.OpView, copies: dict[ir.Value, ir.Value]) -> None:
         with ir.InsertionPoint(loop.body):
             *body, end = list(op.body.operations)
             for inner in body:
-                if _fetches(inner.operation) or (is_pure(inner.operation) and _is_index(inner)):
+                if _is_part(inner):
                     _copy(inner, copies)
             scf.YieldOp([copies.get(end.operands[i], end.operands[i]) for i in counted])
         copies.update((op.results[i], v) for i, v in zip(counted, loop.results, strict=True))
@@ -96,6 +96,11 @@ def _copy(op: ir.OpView, copies: dict[ir.Value, ir.Value]) -> None:
     for i, operand in enumerate(clone.operands):
         clone.operands[i] = copies.get(operand, operand)
     copies.update(zip(op.operation.results, clone.results, strict=True))
+
+
+def _is_part(op: ir.OpView) -> bool:
+    """Whether an op belongs to the producer as well: it fetches, or computes an index."""
+    return _fetches(op.operation) or (is_pure(op.operation) and _is_index(op))
 
 
 def _is_index(op: ir.OpView) -> bool:

@@ -92,3 +92,119 @@ func.func @reverse(%x: memref<64xf32>) attributes {tile.kernel, tile.arguments =
 }
 }
 }
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 64, 32, 1, 1>, walk = "grid", warps = 4 : i64}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 4, 2, 1>, walk = "loop"}
+
+// Tiles for tensor cores lie in rows of whole swizzles.
+module {
+module @kernels {
+func.func @narrow() attributes {tile.kernel, tile.arguments = [], tile.schedule = {axes = [#m, #k], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 1 : i64}} {
+  // expected-error@+1 {{rows of a tile for tensor cores must be multiples of 128 bytes, but are 32 x bf16}}
+  %ring = "tile.ring"() : () -> memref<1x64x32xbf16, 3>
+  return
+}
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 64, 32, 1, 1>, walk = "grid", warps = 4 : i64}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 4, 2, 1>, walk = "loop"}
+
+// A copy steps over rows by one distance, and along each row by one element.
+module {
+module @kernels {
+func.func @distances(%x: memref<8x10x64xbf16>) attributes {tile.kernel, tile.arguments = ["read"], tile.schedule = {axes = [#m, #k], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 1 : i64}} {
+  %ring = "tile.ring"() : () -> memref<1x64x64xbf16, 3>
+  %c0 = arith.constant 0 : index
+  // expected-error@+1 {{the rows of a tile must be at equal distances in memory}}
+  "tile.fetch"(%ring, %c0, %x, %c0, %c0) {rows = array<i64: 0>, column = 1 : i64, map = affine_map<(m, k) -> (m floordiv 8, m mod 8, k)>} : (memref<1x64x64xbf16, 3>, index, memref<8x10x64xbf16>, index, index) -> ()
+  return
+}
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 64, 32, 1, 1>, walk = "grid", warps = 4 : i64}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 4, 2, 1>, walk = "loop"}
+
+module {
+module @kernels {
+func.func @columns(%x: memref<64x128xbf16>) attributes {tile.kernel, tile.arguments = ["read"], tile.schedule = {axes = [#m, #k], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 1 : i64}} {
+  %ring = "tile.ring"() : () -> memref<1x64x64xbf16, 3>
+  %c0 = arith.constant 0 : index
+  // expected-error@+1 {{a tile must be contiguous along its columns}}
+  "tile.fetch"(%ring, %c0, %x, %c0, %c0) {rows = array<i64: 0>, column = 1 : i64, map = affine_map<(m, k) -> (m, 2 * k)>} : (memref<1x64x64xbf16, 3>, index, memref<64x128xbf16>, index, index) -> ()
+  return
+}
+}
+}
+
+// -----
+
+#h = {name = "h", extent = affine_map<() -> (2)>, layout = array<i64: 1, 1, 1, 1>, walk = "grid"}
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 64, 32, 1, 1>, walk = "grid", warps = 4 : i64}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 4, 2, 1>, walk = "loop"}
+
+// Rows that end are counted from the start of a plane, so they cannot begin anywhere else.
+module {
+module @kernels {
+func.func @planes(%x: memref<200x64xbf16>) attributes {tile.kernel, tile.arguments = ["read"], tile.schedule = {axes = [#h, #m, #k], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 1 : i64}} {
+  %ring = "tile.ring"() : () -> memref<1x64x64xbf16, 3>
+  %c0 = arith.constant 0 : index
+  // expected-error@+1 {{rows that end at a limit must lie in planes of equal size}}
+  "tile.fetch"(%ring, %c0, %x, %c0, %c0, %c0) {rows = array<i64: 1>, column = 2 : i64, limit = affine_map<() -> (50)>, map = affine_map<(h, m, k) -> (h * 100 + m + 3, k)>} : (memref<1x64x64xbf16, 3>, index, memref<200x64xbf16>, index, index, index) -> ()
+  return
+}
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (32)>, layout = array<i64: 32, 16, 1, 1>, walk = "grid", warps = 2 : i64}
+#n = {name = "n", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 1, 1, 1>, walk = "loop"}
+
+// A group of four warps multiplies 64 rows.
+module {
+module @kernels {
+func.func @rows(%a: memref<32x64xbf16>, %b: memref<8x64xbf16>) attributes {tile.kernel, tile.arguments = ["read", "read"], tile.schedule = {axes = [#m, #n, #k], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 1 : i64}} {
+  %as = "tile.ring"() : () -> memref<1x32x64xbf16, 3>
+  %bs = "tile.ring"() : () -> memref<1x8x64xbf16, 3>
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<32x8x1xf32>
+  %lhs = "tile.await"(%as, %c0) : (memref<1x32x64xbf16, 3>, index) -> memref<32x64xbf16, 3>
+  %rhs = "tile.await"(%bs, %c0) : (memref<1x8x64xbf16, 3>, index) -> memref<8x64xbf16, 3>
+  // expected-error@+1 {{a tile of 32 rows cannot be dealt to 1 groups of 64}}
+  %product = "tile.dot_shared"(%lhs, %rhs, %zeros) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<32x64xbf16, 3>, memref<8x64xbf16, 3>, vector<32x8x1xf32>) -> vector<32x8x1xf32>
+  return
+}
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 64, 16, 2, 1>, walk = "grid", warps = 4 : i64}
+#n = {name = "n", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 1, 1, 1>, walk = "loop"}
+
+// Where its results lie is the instruction's decision: two rows and two neighbouring columns for a thread.
+module {
+module @kernels {
+func.func @layout(%a: memref<64x64xbf16>, %b: memref<8x64xbf16>) attributes {tile.kernel, tile.arguments = ["read", "read"], tile.schedule = {axes = [#m, #n, #k], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 1 : i64}} {
+  %as = "tile.ring"() : () -> memref<1x64x64xbf16, 3>
+  %bs = "tile.ring"() : () -> memref<1x8x64xbf16, 3>
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<64x8x1xf32>
+  %lhs = "tile.await"(%as, %c0) : (memref<1x64x64xbf16, 3>, index) -> memref<64x64xbf16, 3>
+  %rhs = "tile.await"(%bs, %c0) : (memref<1x8x64xbf16, 3>, index) -> memref<8x64xbf16, 3>
+  // expected-error@+1 {{the layout of a tile is not that of a tensor core's result}}
+  %product = "tile.dot_shared"(%lhs, %rhs, %zeros) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<64x64xbf16, 3>, memref<8x64xbf16, 3>, vector<64x8x1xf32>) -> vector<64x8x1xf32>
+  return
+}
+}
+}

@@ -107,3 +107,51 @@ gpu.module @kernels {
 }
 
 }
+
+// -----
+
+#x_shape = affine_map<() -> (64, 64)>
+#y_shape = affine_map<() -> (64)>
+
+module {
+
+// Tensor maps come last, those of the first kernel before those of the second, and the numbers of their buffers are those
+// of the merged kernel. Each part has shared memory under names of its own, alignment included.
+// CHECK-LABEL: func.func private @chunk(
+// CHECK-NEXT: %{{.*}}:2 = call @fetch_x_and_w(
+func.func private @chunk(%x: tensor<64x64xbf16> {primop.kind = "argument", primop.shape = #x_shape}) -> (tensor<64xf32>, tensor<64xf32>) attributes {primop.chunk} {
+  %a = call @fetch_x(%x) : (tensor<64x64xbf16>) -> tensor<64xf32>
+  %b = call @fetch_w(%x) : (tensor<64x64xbf16>) -> tensor<64xf32>
+  return %a, %b : tensor<64xf32>, tensor<64xf32>
+}
+func.func private @fetch_x(tensor<64x64xbf16> {primop.kind = "argument", primop.shape = #x_shape}) -> (tensor<64xf32> {primop.shape = #y_shape})
+func.func private @fetch_w(tensor<64x64xbf16> {primop.kind = "argument", primop.shape = #x_shape}) -> (tensor<64xf32> {primop.shape = #y_shape})
+gpu.module @kernels {
+  // CHECK: func.func @fetch_x_and_w(
+  // CHECK-SAME: %[[SYMBOLS:[^:]*]]: memref<0xi64, 1>, %[[FIRST:[^:]*]]: memref<128xi8, 4>, %[[SECOND:[^:]*]]: memref<128xi8, 4>)
+  // CHECK-SAME: kernel.tensor_maps = [{argument = 0 : i64, rows = 64 : i64}, {argument = 2 : i64, rows = 32 : i64}]
+  // CHECK: scf.if
+  // CHECK: %[[RING:.*]] = "kernel.shared"() {align = 1024 : i64, symbol = "part0_ring"}
+  // CHECK: %[[FULL:.*]] = "kernel.shared"() {symbol = "part0_full"}
+  // CHECK: "kernel.tma_load"(%[[FULL]], %{{.*}}, %[[FIRST]], %{{.*}}, %[[RING]], %{{.*}})
+  // CHECK: else
+  // CHECK: %[[RING:.*]] = "kernel.shared"() {align = 1024 : i64, symbol = "part1_ring"}
+  // CHECK: %[[FULL:.*]] = "kernel.shared"() {symbol = "part1_full"}
+  // CHECK: "kernel.tma_load"(%[[FULL]], %{{.*}}, %[[SECOND]], %{{.*}}, %[[RING]], %{{.*}})
+  func.func @fetch_x(%x: memref<4096xbf16, 1>, %y: memref<64xf32, 1>, %symbols: memref<0xi64, 1>, %map: memref<128xi8, 4>) attributes {tile.arguments = ["read", "write"], kernel.block = 256 : i64, kernel.grid = [affine_map<() -> (2)>, affine_map<() -> ()>, affine_map<() -> ()>], kernel.tensor_maps = [{argument = 0 : i64, rows = 64 : i64}]} {
+    %c0 = arith.constant 0 : index
+    %ring = "kernel.shared"() {symbol = "ring", align = 1024 : i64} : () -> memref<4096xbf16, 3>
+    %full = "kernel.shared"() {symbol = "full"} : () -> memref<1xi64, 3>
+    "kernel.tma_load"(%full, %c0, %map, %c0, %c0, %c0, %ring, %c0) {element = bf16} : (memref<1xi64, 3>, index, memref<128xi8, 4>, index, index, index, memref<4096xbf16, 3>, index) -> ()
+    return
+  }
+  func.func @fetch_w(%w: memref<4096xbf16, 1>, %y: memref<64xf32, 1>, %symbols: memref<0xi64, 1>, %map: memref<128xi8, 4>) attributes {tile.arguments = ["read", "write"], kernel.block = 256 : i64, kernel.grid = [affine_map<() -> (2)>, affine_map<() -> ()>, affine_map<() -> ()>], kernel.tensor_maps = [{argument = 0 : i64, rows = 32 : i64}]} {
+    %c0 = arith.constant 0 : index
+    %ring = "kernel.shared"() {symbol = "ring", align = 1024 : i64} : () -> memref<2048xbf16, 3>
+    %full = "kernel.shared"() {symbol = "full"} : () -> memref<1xi64, 3>
+    "kernel.tma_load"(%full, %c0, %map, %c0, %c0, %c0, %ring, %c0) {element = bf16} : (memref<1xi64, 3>, index, memref<128xi8, 4>, index, index, index, memref<2048xbf16, 3>, index) -> ()
+    return
+  }
+}
+
+}

@@ -93,3 +93,43 @@ func.func @load_remote(%global: memref<256xf32, 1>, %shared: memref<256xf32, 3>,
   %narrow = "kernel.load_remote"(%shared, %i, %i) : (memref<256xf32, 3>, index, index) -> vector<2xf32>
   return
 }
+
+// -----
+
+// Barriers are an array in shared memory, whoever works on them.
+func.func @mbarriers(%global: memref<3xi64, 1>, %matrix: memref<3x2xi64, 3>, %map: memref<128xi8, 4>, %ring: memref<64xbf16, 3>, %i: index) {
+  // expected-error@+1 {{'kernel.mbarrier_init' op barriers must be one-dimensional in address space 3, but is memref<3xi64, 1>}}
+  "kernel.mbarrier_init"(%global, %i) {count = 1 : i64} : (memref<3xi64, 1>, index) -> ()
+  // expected-error@+1 {{'kernel.mbarrier_expect' op barriers must be one-dimensional in address space 3, but is memref<3x2xi64, 3>}}
+  "kernel.mbarrier_expect"(%matrix, %i) {bytes = 64 : i64} : (memref<3x2xi64, 3>, index) -> ()
+  // expected-error@+1 {{'kernel.mbarrier_wait' op barriers must be one-dimensional in address space 3, but is memref<3xi64, 1>}}
+  "kernel.mbarrier_wait"(%global, %i, %i) : (memref<3xi64, 1>, index, index) -> ()
+  // expected-error@+1 {{'kernel.mbarrier_arrive' op barriers must be one-dimensional in address space 3, but is memref<3xi64, 1>}}
+  "kernel.mbarrier_arrive"(%global, %i) : (memref<3xi64, 1>, index) -> ()
+  // expected-error@+1 {{'kernel.tma_load' op barriers must be one-dimensional in address space 3, but is memref<3xi64, 1>}}
+  "kernel.tma_load"(%global, %i, %map, %i, %i, %i, %ring, %i) {element = bf16} : (memref<3xi64, 1>, index, memref<128xi8, 4>, index, index, index, memref<64xbf16, 3>, index) -> ()
+  return
+}
+
+// -----
+
+// A product has as many accumulators as its columns need, its right operand in shared memory, and its left one in a place or
+// in as many pairs as its depth needs.
+func.func @wgmma(%a: memref<4096xbf16, 3>, %b: memref<512xbf16, 3>, %global: memref<512xbf16, 1>, %i: index, %p: vector<2xbf16>, %x: f32) {
+  // expected-error@+1 {{'kernel.wgmma' op acc and results must be 4 values for 8 columns, but are 2 and 2}}
+  %few:2 = "kernel.wgmma"(%a, %i, %b, %i, %x, %x) {element = bf16, columns = 8 : i64, depth = 16 : i64, lhs_rows = 64 : i64, rhs_rows = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 2>} : (memref<4096xbf16, 3>, index, memref<512xbf16, 3>, index, f32, f32) -> (f32, f32)
+  // expected-error@+1 {{rhs must be one-dimensional in address space 3, but is memref<512xbf16, 1>}}
+  %space:4 = "kernel.wgmma"(%a, %i, %global, %i, %x, %x, %x, %x) {element = bf16, columns = 8 : i64, depth = 16 : i64, lhs_rows = 64 : i64, rhs_rows = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 4>} : (memref<4096xbf16, 3>, index, memref<512xbf16, 1>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
+  // expected-error@+1 {{lhs must be one place in shared memory or 4 pairs, but is 0 and 2}}
+  %pairs:4 = "kernel.wgmma"(%p, %p, %b, %i, %x, %x, %x, %x) {element = bf16, columns = 8 : i64, depth = 16 : i64, lhs_rows = 64 : i64, rhs_rows = 8 : i64, operandSegmentSizes = array<i32: 0, 0, 2, 1, 1, 4>} : (vector<2xbf16>, vector<2xbf16>, memref<512xbf16, 3>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
+  return
+}
+
+// -----
+
+// Lanes that exchange differ by one bit of their numbers.
+func.func @exchange(%word: i32) {
+  // expected-error@+1 {{'kernel.exchange' op lanes must be a power of two below 32, but is 3}}
+  %other = "kernel.exchange"(%word) {lanes = 3 : i64} : (i32) -> i32
+  return
+}

@@ -71,3 +71,58 @@ func.func @cluster(%parts: memref<32xf32, 3>, %i: index) {
   %eight = "kernel.load_remote"(%parts, %i, %rank) : (memref<32xf32, 3>, index, index) -> vector<8xf32>
   return
 }
+
+// A lane gets what another one has, whose number differs by one bit.
+// CHECK-LABEL: func.func @exchange
+// CHECK: "kernel.exchange"(%{{.*}}) {lanes = 2 : i64} : (i32) -> i32
+func.func @exchange(%word: i32) {
+  %other = "kernel.exchange"(%word) {lanes = 2 : i64} : (i32) -> i32
+  return
+}
+
+// The first threads of a block meet without the others; shared memory says how it must be aligned.
+// CHECK-LABEL: func.func @some_threads
+// CHECK: "kernel.shared"() {align = 1024 : i64, symbol = "ring"} : () -> memref<4096xbf16, 3>
+// CHECK: "kernel.barrier"() {threads = 256 : i64} : () -> ()
+// CHECK: "kernel.set_registers"() {count = 40 : i64, more = false} : () -> ()
+func.func @some_threads() {
+  %ring = "kernel.shared"() {symbol = "ring", align = 1024 : i64} : () -> memref<4096xbf16, 3>
+  "kernel.barrier"() {threads = 256 : i64} : () -> ()
+  "kernel.set_registers"() {count = 40 : i64, more = false} : () -> ()
+  return
+}
+
+// Barriers in shared memory have numbers. Threads arrive, copies count their bytes, and phases alternate in parity.
+// CHECK-LABEL: func.func @copies
+// CHECK-SAME: %[[BARRIERS:[^:]*]]: memref<3xi64, 3>, %[[MAP:[^:]*]]: memref<128xi8, 4>, %[[RING:[^:]*]]: memref<4096xbf16, 3>, %[[I:[^:]*]]: index
+// CHECK: "kernel.mbarrier_init"(%[[BARRIERS]], %[[I]]) {count = 2 : i64}
+// CHECK: "kernel.fence_mbarriers"()
+// CHECK: "kernel.mbarrier_expect"(%[[BARRIERS]], %[[I]]) {bytes = 8192 : i64}
+// CHECK: "kernel.tma_load"(%[[BARRIERS]], %[[I]], %[[MAP]], %[[I]], %[[I]], %[[I]], %[[RING]], %[[I]]) {element = bf16}
+// CHECK: "kernel.mbarrier_arrive"(%[[BARRIERS]], %[[I]])
+// CHECK: "kernel.mbarrier_wait"(%[[BARRIERS]], %[[I]], %[[I]])
+func.func @copies(%barriers: memref<3xi64, 3>, %map: memref<128xi8, 4>, %ring: memref<4096xbf16, 3>, %i: index) {
+  "kernel.mbarrier_init"(%barriers, %i) {count = 2 : i64} : (memref<3xi64, 3>, index) -> ()
+  "kernel.fence_mbarriers"() : () -> ()
+  "kernel.mbarrier_expect"(%barriers, %i) {bytes = 8192 : i64} : (memref<3xi64, 3>, index) -> ()
+  "kernel.tma_load"(%barriers, %i, %map, %i, %i, %i, %ring, %i) {element = bf16} : (memref<3xi64, 3>, index, memref<128xi8, 4>, index, index, index, memref<4096xbf16, 3>, index) -> ()
+  "kernel.mbarrier_arrive"(%barriers, %i) : (memref<3xi64, 3>, index) -> ()
+  "kernel.mbarrier_wait"(%barriers, %i, %i) : (memref<3xi64, 3>, index, index) -> ()
+  return
+}
+
+// A product has two registers of a thread for every four of its columns. Its left operand is a place or registers.
+// CHECK-LABEL: func.func @products
+// CHECK: %[[SUM:.*]]:4 = "kernel.wgmma"({{.*}}) {columns = 8 : i64, depth = 16 : i64, element = bf16, lhs_rows = 64 : i64,
+// CHECK-SAME: rhs_rows = 8 : i64}
+// CHECK: "kernel.wgmma_wait"(%[[SUM]]#0, %[[SUM]]#1, %[[SUM]]#2, %[[SUM]]#3) {running = 0 : i64}
+// CHECK: "kernel.wgmma"({{.*}}) {columns = 8 : i64, {{.*}}transposed = true}
+// CHECK-SAME: vector<2xbf16>, vector<2xbf16>, vector<2xbf16>, vector<2xbf16>
+// CHECK: "kernel.wgmma_wait"() {running = 1 : i64}
+func.func @products(%a: memref<4096xbf16, 3>, %b: memref<512xbf16, 3>, %i: index, %p: vector<2xbf16>, %x: f32) {
+  %sum:4 = "kernel.wgmma"(%a, %i, %b, %i, %x, %x, %x, %x) {element = bf16, columns = 8 : i64, depth = 16 : i64, lhs_rows = 64 : i64, rhs_rows = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 4>} : (memref<4096xbf16, 3>, index, memref<512xbf16, 3>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
+  %done:4 = "kernel.wgmma_wait"(%sum#0, %sum#1, %sum#2, %sum#3) {running = 0 : i64} : (f32, f32, f32, f32) -> (f32, f32, f32, f32)
+  %more:4 = "kernel.wgmma"(%p, %p, %p, %p, %b, %i, %done#0, %done#1, %done#2, %done#3) {element = bf16, columns = 8 : i64, depth = 16 : i64, lhs_rows = 64 : i64, rhs_rows = 16 : i64, transposed = true, operandSegmentSizes = array<i32: 0, 0, 4, 1, 1, 4>} : (vector<2xbf16>, vector<2xbf16>, vector<2xbf16>, vector<2xbf16>, memref<512xbf16, 3>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
+  "kernel.wgmma_wait"() {running = 1 : i64} : () -> ()
+  return
+}

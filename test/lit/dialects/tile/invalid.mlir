@@ -199,3 +199,57 @@ func.func @spread(%x: vector<4x2xf32>) {
   %element = "tile.spread"(%x) : (vector<4x2xf32>) -> vector<4x4xf16>
   return
 }
+
+// -----
+
+// Rings have slots, rows and columns, and lie in shared memory, as everything does that works on them.
+func.func @ring(%global: memref<3x64x64xbf16>, %i: index) {
+  // expected-error@+1 {{'tile.ring' op result must have rank 3 in address space 3, but is memref<64x64xbf16, 3>}}
+  %rank = "tile.ring"() : () -> memref<64x64xbf16, 3>
+  // expected-error@+1 {{result must have rank 3 in address space 3, but is memref<3x64x64xbf16>}}
+  %space = "tile.ring"() : () -> memref<3x64x64xbf16>
+  // expected-error@+1 {{'tile.release' op ring must have rank 3 in address space 3, but is memref<3x64x64xbf16>}}
+  "tile.release"(%global, %i) {running = 0 : i64} : (memref<3x64x64xbf16>, index) -> ()
+  return
+}
+
+// -----
+
+// A fetch reads as a load does, the elements of its ring.
+func.func @fetch(%ring: memref<3x64x64xbf16, 3>, %source: memref<128x256xbf16>, %floats: memref<128x256xf32>, %i: index) {
+  // expected-error@+1 {{'tile.fetch' op map must give 2 indices (the rank of source), but gives 1}}
+  "tile.fetch"(%ring, %i, %source, %i, %i) {rows = array<i64: 0>, column = 1 : i64, map = affine_map<(i, j) -> (j)>} : (memref<3x64x64xbf16, 3>, index, memref<128x256xbf16>, index, index) -> ()
+  // expected-error@+1 {{needs 2 tile origins and 1 symbols, but got 2}}
+  "tile.fetch"(%ring, %i, %source, %i, %i) {rows = array<i64: 0>, column = 1 : i64, map = affine_map<(i, j)[n] -> (i, j)>} : (memref<3x64x64xbf16, 3>, index, memref<128x256xbf16>, index, index) -> ()
+  // expected-error@+1 {{ring must have the elements of source, memref<128x256xf32>, but is memref<3x64x64xbf16, 3>}}
+  "tile.fetch"(%ring, %i, %floats, %i, %i) {rows = array<i64: 0>, column = 1 : i64, map = affine_map<(i, j) -> (i, j)>} : (memref<3x64x64xbf16, 3>, index, memref<128x256xf32>, index, index) -> ()
+  return
+}
+
+// -----
+
+// What is awaited is one slot.
+func.func @await(%ring: memref<3x64x32xbf16, 3>, %i: index) {
+  // expected-error@+1 {{'tile.await' op result must have the shape of a slot of memref<3x64x32xbf16, 3>, but is memref<32x64xbf16, 3>}}
+  %turned = "tile.await"(%ring, %i) : (memref<3x64x32xbf16, 3>, index) -> memref<32x64xbf16, 3>
+  // expected-error@+1 {{result must have rank 2 in address space 3, but is memref<3x64x32xbf16, 3>}}
+  %all = "tile.await"(%ring, %i) : (memref<3x64x32xbf16, 3>, index) -> memref<3x64x32xbf16, 3>
+  return
+}
+
+// -----
+
+// The rows of operands are those of the result, and both have the depth that is summed.
+func.func @dot_shared(%a: memref<64x32xbf16, 3>, %p: vector<64x1x48xbf16>, %b: memref<16x32xbf16, 3>, %v: memref<32x16xbf16, 3>, %global: memref<16x32xbf16>, %acc: vector<64x16x1xf32>) {
+  // expected-error@+1 {{'tile.dot_shared' op lhs must have 16 rows, those of acc along [1], but is memref<64x32xbf16, 3>}}
+  %sides = "tile.dot_shared"(%a, %b, %acc) {lhs_rows = array<i64: 1>, rhs_rows = array<i64: 0>} : (memref<64x32xbf16, 3>, memref<16x32xbf16, 3>, vector<64x16x1xf32>) -> vector<64x16x1xf32>
+  // expected-error@+1 {{rhs must have 16 rows, those of acc along [1], but is memref<32x16xbf16, 3>}}
+  %turned = "tile.dot_shared"(%a, %v, %acc) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<64x32xbf16, 3>, memref<32x16xbf16, 3>, vector<64x16x1xf32>) -> vector<64x16x1xf32>
+  // expected-error@+1 {{lhs and rhs must have the same depth, but are vector<64x1x48xbf16> and memref<32x16xbf16, 3>}}
+  %depth = "tile.dot_shared"(%p, %v, %acc) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>, transposed = true} : (vector<64x1x48xbf16>, memref<32x16xbf16, 3>, vector<64x16x1xf32>) -> vector<64x16x1xf32>
+  // expected-error@+1 {{rhs must have rank 2 in address space 3, but is memref<16x32xbf16>}}
+  %space = "tile.dot_shared"(%a, %global, %acc) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<64x32xbf16, 3>, memref<16x32xbf16>, vector<64x16x1xf32>) -> vector<64x16x1xf32>
+  // expected-error@+1 {{result must have the type of acc, vector<64x16x1xf32>, but has vector<64x16x1xf16>}}
+  %result = "tile.dot_shared"(%a, %b, %acc) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<64x32xbf16, 3>, memref<16x32xbf16, 3>, vector<64x16x1xf32>) -> vector<64x16x1xf16>
+  return
+}

@@ -75,3 +75,38 @@ func.func @reverse(%x: vector<4x32xbf16>) {
   %y = "tile.reverse"(%x) {axis = 1 : i64} : (vector<4x32xbf16>) -> vector<4x32xbf16>
   return
 }
+
+// Tiles on their way to tensor cores: a slot of a ring is filled in its turn, awaited, used by a product and released. Rows
+// may end at a limit. Some threads only fetch, and blocks that walk over programs have numbers.
+// CHECK-LABEL: func.func @rings
+// CHECK: %[[RING:.*]] = "tile.ring"() : () -> memref<3x64x64xbf16, 3>
+// CHECK: "tile.fetch"(%[[RING]], %[[TURN:.*]], %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {column = 1 : i64, map = affine_map<(d0, d1)[s0] -> (d0, d1)>, rows = array<i64: 0>}
+// CHECK: "tile.fetch"({{.*}}) {column = 1 : i64, limit = affine_map<()[s0] -> (s0)>, map = {{.*}}, rows = array<i64: 0>}
+// CHECK: %[[SLOT:.*]] = "tile.await"(%[[RING]], %[[TURN]]) : (memref<3x64x64xbf16, 3>, index) -> memref<64x64xbf16, 3>
+// CHECK: "tile.release"(%[[RING]], %[[TURN]]) {running = 1 : i64} : (memref<3x64x64xbf16, 3>, index) -> ()
+// CHECK: "tile.producer"() : () -> i1
+// CHECK: "tile.worker"() : () -> index
+func.func @rings(%source: memref<128x256xbf16>, %turn: index, %i: index, %j: index, %n: index) {
+  %ring = "tile.ring"() : () -> memref<3x64x64xbf16, 3>
+  "tile.fetch"(%ring, %turn, %source, %i, %j, %n) {rows = array<i64: 0>, column = 1 : i64, map = affine_map<(i, j)[n] -> (i, j)>} : (memref<3x64x64xbf16, 3>, index, memref<128x256xbf16>, index, index, index) -> ()
+  "tile.fetch"(%ring, %turn, %source, %i, %j, %n) {rows = array<i64: 0>, column = 1 : i64, limit = affine_map<()[n] -> (n)>, map = affine_map<(i, j)[n] -> (i, j)>} : (memref<3x64x64xbf16, 3>, index, memref<128x256xbf16>, index, index, index) -> ()
+  %slot = "tile.await"(%ring, %turn) : (memref<3x64x64xbf16, 3>, index) -> memref<64x64xbf16, 3>
+  "tile.release"(%ring, %turn) {running = 1 : i64} : (memref<3x64x64xbf16, 3>, index) -> ()
+  %fetches = "tile.producer"() : () -> i1
+  %number = "tile.worker"() : () -> index
+  return
+}
+
+// A product's right operand lies in shared memory, as (n, k) or transposed, its left one there or in registers. Rows of an
+// operand may run along several axes.
+// CHECK-LABEL: func.func @dot_shared
+// CHECK-SAME: %[[A:[^:]*]]: memref<64x32xbf16, 3>, %[[P:[^:]*]]: vector<64x1x32xbf16>, %[[B:[^:]*]]: memref<16x32xbf16, 3>, %[[V:[^:]*]]: memref<32x16xbf16, 3>, %[[ACC:[^:]*]]: vector<64x16x1xf32>
+// CHECK: "tile.dot_shared"(%[[A]], %[[B]], %[[ACC]]) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>}
+// CHECK: "tile.dot_shared"(%[[P]], %[[V]], %[[ACC]]) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>, transposed = true}
+// CHECK: "tile.dot_shared"(%[[A]], %[[B]], %{{.*}}) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1, 2>}
+func.func @dot_shared(%a: memref<64x32xbf16, 3>, %p: vector<64x1x32xbf16>, %b: memref<16x32xbf16, 3>, %v: memref<32x16xbf16, 3>, %acc: vector<64x16x1xf32>, %heads: vector<64x2x8xf32>) {
+  %product = "tile.dot_shared"(%a, %b, %acc) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<64x32xbf16, 3>, memref<16x32xbf16, 3>, vector<64x16x1xf32>) -> vector<64x16x1xf32>
+  %mixed = "tile.dot_shared"(%p, %v, %acc) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>, transposed = true} : (vector<64x1x32xbf16>, memref<32x16xbf16, 3>, vector<64x16x1xf32>) -> vector<64x16x1xf32>
+  %of_heads = "tile.dot_shared"(%a, %b, %heads) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1, 2>} : (memref<64x32xbf16, 3>, memref<16x32xbf16, 3>, vector<64x2x8xf32>) -> vector<64x2x8xf32>
+  return
+}
