@@ -266,7 +266,7 @@ class TensorCores(ThreadReductions):
         def words(values: dict[Coordinates, ir.Value], at: Coordinates) -> list[ir.Value]:
             four = ir.VectorType.get([4], ir.IntegerType.get_signless(32))
             return self.remember(("words", values[at]), lambda: [
-                vector.extract(vector.bitcast(four, values[at]), [], [i]) for i in range(4)])  # type: ignore[arg-type,return-value]
+                vector.extract(vector.bitcast(four, values[at]), [], [i]) for i in range(4)])
 
         results = dict(acc.values)
         for at in acc.layout.coordinates():

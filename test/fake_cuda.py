@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .ptx import Memory, parse
+from .ptx import Memory, TensorMap, parse
 
 driver: Any = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed")
 OK = (driver.CUresult.CUDA_SUCCESS,)
@@ -28,7 +28,11 @@ class FakeDriver:
 
     CUdevice_attribute, CUevent_flags, CUstream_flags = driver.CUdevice_attribute, driver.CUevent_flags, driver.CUstream_flags
     CUstreamCaptureMode, CUlaunchAttribute = driver.CUstreamCaptureMode, driver.CUlaunchAttribute
-    CUlaunchAttributeID = driver.CUlaunchAttributeID
+    CUlaunchAttributeID, CUfunction_attribute = driver.CUlaunchAttributeID, driver.CUfunction_attribute
+    CUtensorMapDataType, CUtensorMapInterleave = driver.CUtensorMapDataType, driver.CUtensorMapInterleave
+    CUtensorMapSwizzle, CUtensorMapL2promotion = driver.CUtensorMapSwizzle, driver.CUtensorMapL2promotion
+    CUtensorMapFloatOOBfill = driver.CUtensorMapFloatOOBfill
+    cuuint32_t = cuuint64_t = staticmethod(int)
 
     def __init__(self) -> None:
         self.memory, self.live, self.capturing = Memory(), set(), None
@@ -118,10 +122,23 @@ class FakeDriver:
     def cuModuleGetFunction(self, module: Any, name: bytes) -> tuple:
         return (*OK, module.kernel(name.decode()))
 
+    def cuFuncSetAttribute(self, function: Any, attribute: Any, value: int) -> tuple:
+        assert "DYNAMIC_SHARED" in attribute.name and value <= 227 << 10
+        return OK
+
+    def cuTensorMapEncodeTiled(self, kind: Any, rank: int, address: int, sizes: list, strides: list, box: list, steps: list,
+                               interleave: Any, swizzle: Any, promotion: Any, fill: Any) -> tuple:
+        assert "NONE" in interleave.name and "NONE" in fill.name and steps == [1] * rank
+        dtype = {"BFLOAT16": "bf16", "FLOAT16": "f16", "FLOAT32": "f32"}[kind.name.rsplit("_", 1)[1]]
+        span = int(swizzle.name.rsplit("_", 1)[1].removesuffix("B"))
+        encoded = ctypes.create_string_buffer(TensorMap(address, dtype, sizes, strides, box, span).pack(), 128)
+        return (*OK, SimpleNamespace(getPtr=lambda: ctypes.addressof(encoded), kept=encoded))
+
     def cuLaunchKernelEx(self, config: SimpleNamespace, function: Any, parameters: int, extra: int) -> tuple:
-        count = len(function.function.parameters)
-        places = (ctypes.c_void_p * count).from_address(parameters)
-        values = [ctypes.c_uint64.from_address(p).value for p in places]
+        kinds = function.function.parameters
+        places = (ctypes.c_void_p * len(kinds)).from_address(parameters)
+        values = [ctypes.c_uint64.from_address(p).value if kind.size == 8 else ctypes.string_at(p, kind.size)
+                  for p, kind in zip(places, kinds, strict=True)]
 
         def launch() -> None:
             self.launches += 1

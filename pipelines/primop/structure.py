@@ -274,7 +274,7 @@ def _collect(root: ir.OpView, index: Index, ranges: Ranges, order: list[ir.OpVie
              names: list[tuple[Linear, int]]) -> dict[ir.OpView, list[Index]]:
     """All views of the reductions below the root. `order` gets them, each after those that it needs."""
     found: dict[ir.OpView, list[Index]] = {}
-    constant = {atom: bounds for atom, bounds in ranges.items() if isinstance(atom, Dim)}
+    constant: Ranges = {atom: bounds for atom, bounds in ranges.items() if isinstance(atom, Dim)}
 
     def walk(op: ir.OpView, index: Index) -> None:
         point = index

@@ -1,0 +1,1 @@
+"""Schedules for each kind of target; `cost_model.py` chooses among them."""

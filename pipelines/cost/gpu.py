@@ -1,0 +1,322 @@
+"""Schedules for a GPU: neighbouring threads along the contiguous axis, tensor cores where the operands suit them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from tilec.dialects import primop
+from tilec.dialects.index_expr import Dim, FloorDiv, dim, linear
+from tilec.dialects.schedule import Axis, Schedule
+from tilec.pipelines.cost.plan import Plan, Roles, contraction_operands, largest, roles_of
+from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous
+from tilec.pipelines.targets import GpuTarget
+
+GPU_THREADS = 256
+MOST_THREADS = 1024  # of one block
+WARP = 32
+CLUSTER = 8  # blocks: the portable limit
+ONE_BLOCK = 1 << 15  # elements that one block may walk alone
+QUERIES = 4  # heads of one group that share a read of the cache
+KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them
+LOADS_IN_FLIGHT = 4  # 16-byte loads of one thread
+FEW_ROWS = 8  # up to here a product reads its matrix as one of a vector does
+TILE_DEPTH = 64  # along the reduced axis: 128 bytes, the span of a swizzle
+MOST_STAGES = 6
+PERSISTENT_WAVES = 2  # programs of each block from which on it pays to walk over them
+KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
+MULTIPLY_ADDS = 2048  # of 16-bit elements that a multiprocessor's tensor cores make in a cycle
+FETCHED_BYTES = 40  # that a multiprocessor gets from the second-level cache in a cycle
+FIXED_CYCLES = 4000  # until a block has its first tile, and while it stores its result
+ROW_LOADS = 16  # the same where a program makes a row first, which must pay for more of the matrix
+LONGEST_ROW = 640  # threads that may share a row of a matrix
+OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
+REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
+
+
+def matvec_shape(rows: int, steps: int, together: int, wanted: int = 0) -> tuple[int, int, int, int, int]:
+    """How rows of a matrix are read: 16-byte loads of a thread in one row, threads along a row, rows of a thread, threads
+    of a block, blocks that shall be resident. `steps` is the number of loads in a row, 0 if it is not known; `together` the
+    number of matrices that are read in one loop; `wanted` how many loads a thread shall have in flight.
+
+    A row is read without a loop, so that all its loads are in flight at once; four of each thread are enough to hide the
+    latency of memory, and with few registers each, many threads fit.
+    """
+    wanted = wanted or LOADS_IN_FLIGHT
+    if not steps:
+        return LOADS_IN_FLIGHT, WARP, 1, GPU_THREADS, 2
+    shapes = []
+    for registers in range(1, 4 * LOADS_IN_FLIGHT + 1):
+        threads = -(-steps // registers)
+        threads = -(-threads // WARP) * WARP if threads > WARP else 1 << (threads - 1).bit_length()
+        block = max(GPU_THREADS // threads, 1) * threads
+        for each in (1, 2, 4, 8):
+            loads = registers * each * together
+            if threads <= LONGEST_ROW:
+                idle, uneven = registers * threads - steps, rows % (each * (block // threads)) != 0
+                order = (loads < wanted, 20 * idle > steps, uneven, loads, registers > LOADS_IN_FLIGHT, idle, -registers)
+                shapes.append((order, loads, registers, threads, each, block))
+    if not shapes:  # too long for the threads of a block: a loop
+        return LOADS_IN_FLIGHT, GPU_THREADS, 1, GPU_THREADS, 2
+    _, loads, registers, threads, each, block = min(shapes)
+    needed = 4 * loads + 4 * registers + OTHER_REGISTERS
+    return registers, threads, each, block, max(1, min(THREADS // block, REGISTERS // (block * -(-needed // 8) * 8)))
+
+
+class GpuPlan(Plan):
+    """Neighbouring threads along the contiguous axis, 16 bytes each where the operands allow it."""
+
+    def __init__(self, structure: Structure, target: GpuTarget) -> None:
+        super().__init__(structure)
+        self.target = target
+
+    def _vector(self, axis: int, accesses: Sequence[Access]) -> int:
+        """Elements of one 16-byte access along an axis, fewer where some access or the extent does not allow it."""
+        s = self.structure
+        for size in (8, 4, 2):
+            widest = max((_bytes(a) for a in accesses if is_contiguous(a.offset, [(axis, 2)], s.ranges)), default=16)
+            fits = all(is_contiguous(a.offset, [(axis, size)], s.ranges) or Dim(axis) not in a.offset.atoms()
+                       or not is_contiguous(a.offset, [(axis, 2)], s.ranges) for a in accesses)
+            if size * widest <= 32 and fits and s.extents[axis].is_constant and s.extents[axis].constant % size == 0:
+                return size
+        return 1
+
+    def elementwise(self) -> Schedule:
+        s = self.structure
+        axis = self.streamed_axis()
+        if axis is None:
+            axis = max(range(len(s.extents)), key=lambda a: largest(s, a))
+        if largest(s, axis) == 1:
+            return self.schedule()
+        vector = self._vector(axis, s.accesses)
+        walked = axis not in s.grid or any(axis in r.axes for stage in s.stages for r in stage)
+        alone = walked and all(s.extents[a] == linear(1) for a in s.grid)  # one program: all the threads a block can have
+        threads = WARP
+        while threads < (MOST_THREADS if alone else GPU_THREADS) and threads * vector < largest(s, axis):
+            threads *= 2
+        if alone and self.target.hopper and largest(s, axis) >= ONE_BLOCK:
+            # A single long row, such as the choice of a token: all blocks of a cluster read it.
+            self.set(axis, 1, CLUSTER * threads, vector)
+            self.cluster[axis] = CLUSTER
+            return self.schedule()
+        self.set(axis, 1, threads, vector)
+        others = [a for a in s.grid if a != axis and largest(s, a) > 1]
+        if others and threads < GPU_THREADS and not walked:  # short rows: several of them a block
+            rows = 1
+            while rows * threads < GPU_THREADS and rows < largest(s, others[-1]):
+                rows *= 2
+            self.set(others[-1], 1, rows)
+        return self.schedule()
+
+    def contraction(self, reduction: Reduction) -> Schedule:
+        s = self.structure
+        roles = roles_of(s, reduction)
+        left, right = contraction_operands(s, reduction)
+        k = roles.reduced[-1]
+        both = [*left, *right]
+        along_k = self.contiguous(both, (k, 2))
+        rows, columns = [a for a in roles.left if largest(s, a) > 1], [a for a in roles.right if largest(s, a) > 1]
+        if not rows or not columns:
+            free = (columns or rows)[-1:]
+            if along_k:
+                return self._matrix_vector(k, free, both)
+            if free and self.contiguous(right if columns else left, (free[0], 2)):
+                return self._vector_matrix(k, free[0], right if columns else left)
+        tensor = self._tensor(roles, k)
+        if tensor is not None:
+            return tensor
+        warps = self._warps(roles, k)
+        if warps is not None:
+            return warps
+        # Outer products: a 16 by 16 block of threads, each with a small square of the result.
+        n = columns[-1] if columns else None
+        m = rows[-1] if rows else None
+        if n is not None:
+            columns_each = 1 if m is None else 4 if largest(s, n) >= 64 else 2
+            self.set(n, columns_each, 128 if m is None else 16)
+        if m is not None:
+            self.set(m, 4 if n is not None else 1, 16 if n is not None else 128)
+        self.set(k, 1, 1, self._vector(k, both) if along_k else 1)
+        if n is None and m is None:
+            self.set(k, 1, 32, 1)
+            return self.schedule()
+        return self.schedule(dot=True)
+
+    def _matrix_vector(self, k: int, free: list[int], operands: Sequence[Access]) -> Schedule:
+        """Rows of a matrix by groups of threads along k, several rows each, with all loads of a thread in flight at once."""
+        s = self.structure
+        vector = self._vector(k, operands)
+        together = len([r for r in s.stages[-1] if r.contraction])
+        rows = largest(s, free[0]) if free else 1
+        steps = -(-largest(s, k) // vector)
+        known = s.extents[k].is_constant
+        held = prod(self.tile[a] for a in s.mirrored)  # rows that a thread has anyway
+        registers, threads, each, block, resident = matvec_shape(
+            rows, steps if known else 0, together * held, ROW_LOADS if s.staged else 0)
+        while not known and threads > 1 and threads * vector > largest(s, k):
+            threads //= 2
+        self.set(k, registers, threads, vector)
+        if free:
+            self.set(free[0], each, max(1, block // threads))
+        return self.schedule(dot=True, resident=resident)
+
+    def online(self) -> Schedule:
+        """Attention over a cache, one query: lanes along the head, threads of a whole cluster along the cache.
+
+        Queries that read the same keys are one tile, so that a key is loaded once for all of them.
+        """
+        s = self.structure
+        t = s.stages[0][0].axes[0]
+        cache = [a for a in s.accesses if Dim(t) in a.offset.atoms() and not a.store]
+        d = next((a for a in s.inner if self.contiguous(cache, (a, 2))), None)
+        shared = {atom for a in cache for atom in a.offset.atoms()}
+        rows = [a for a in s.grid if s.extents[a] != linear(1) and Dim(a) not in shared]
+        if d is not None and len(rows) == 1 and largest(s, rows[0]) > FEW_ROWS:
+            return self._online_tensor(rows[0], t, d)
+        if d is None or not s.extents[d].is_constant:
+            return self.schedule(dot=True)
+        vector = self._vector(d, cache)
+        steps = s.extents[d].constant // vector
+        lanes = next(n for n in (32, 16, 8, 4, 2, 1) if steps % n == 0)
+        self.set(d, steps // lanes, lanes, vector)
+        for h in s.grid:
+            sizes = {atom.divisor for a in cache for atom, _ in a.offset.terms
+                     if isinstance(atom, FloorDiv) and atom.numerator == dim(h)}
+            if len(sizes) == 1 and largest(s, h) % min(sizes) == 0:
+                queries = [n for n in range(QUERIES, 0, -1) if min(sizes) % n == 0]
+                self.set(h, next((n for n in queries if 8 * largest(s, h) * CLUSTER >= 7 * n * self.target.multiprocessors), 1))
+        self.set(t, KEYS_IN_FLIGHT, CLUSTER * GPU_THREADS // lanes)
+        self.cluster[t] = CLUSTER
+        return self.schedule(dot=True, ahead=True)
+
+    def _online_tensor(self, row: int, t: int, d: int) -> Schedule:
+        """Attention of many queries: two products by tensor cores, the rows' maxima and what is summed in registers."""
+        s, groups = self.structure, 2
+        width = largest(s, d)
+        self.set(row, 2, 32 * groups)
+        self.set(t, KEYS_OF_A_TILE // 8, 4, 2)
+        self.set(d, width // 8, 4, 2)
+        slot = 2 * width * KEYS_OF_A_TILE
+        stages = (self.target.shared_bytes - (8 << 10) - 2 * width * 64 * groups) // (2 * slot)
+        order = [*(a for a in s.grid if a != row), row]
+        schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, stages), reversed=(row,))
+        return schedule.with_axis(row, warps=4 * groups).with_axis(d, lanes_of=schedule.axes[t].name)
+
+    def _tensor(self, roles: Roles, k: int) -> Schedule | None:
+        """Products by tensor cores, operands by TMA through rings; None where a rule of the hardware stands against it."""
+        s = self.structure
+        stage = s.stages[0]
+        rows = [a for a in roles.left if s.extents[a] != linear(1)]
+        columns = [a for a in roles.right if s.extents[a] != linear(1)]
+        if not (self.target.wgmma and len(s.stages) == 1 and not s.inner and not s.nested and len(rows) == 1 and columns
+                and len(roles.reduced) == 1 and all(r.contraction for r in stage) and largest(s, rows[0]) > FEW_ROWS):
+            return None
+        for reduction in stage:
+            product = defining_op(reduction.op.operand)
+            if product.bounds is not None or any(defining_op(v) is not None for v in product.operands) or \
+                    {str(primop.element_type(v)) for v in product.operands} - {"bf16", "f16"}:
+                return None
+            if not all(self.contiguous(side, (k, TILE_DEPTH)) and all(_in_rows(a, k) for a in side)
+                       for side in contraction_operands(s, reduction)):
+                return None
+        shapes = [(self._tensor_time(rows[0], columns, k, groups, width, len(stage)), groups, width)
+                  for groups in (2, 1) for width in (256, 128, 64, 32) if width * len(stage) <= 256]
+        fitting = [shape for shape in sorted(shapes, reverse=False) if self._fits_columns(columns, shape[2])]
+        if not fitting:
+            return None
+        _, groups, width = fitting[0]
+        programs = self._tensor_programs(rows[0], columns, 64 * groups, width)
+        self.set(rows[0], 2, 32 * groups)
+        self._set_columns(columns, width)
+        self.set(k, TILE_DEPTH)
+        slot = 2 * TILE_DEPTH * (64 * groups + width * len(stage))
+        sms = self.target.multiprocessors
+        schedule = self.schedule([a for a in s.grid if a != rows[0]] + [rows[0]], dot=True, tensor=True,
+                                 stages=min(MOST_STAGES, (self.target.shared_bytes - (8 << 10)) // slot),
+                                 persistent=sms if programs >= PERSISTENT_WAVES * sms else 0)
+        return schedule.with_axis(rows[0], warps=4 * groups)
+
+    def _warps(self, roles: Roles, k: int) -> Schedule | None:
+        """Products by the tensor core of each warp, operands straight from memory in 16-byte runs along the depth."""
+        s = self.structure
+        rows = [a for a in roles.left if s.extents[a] != linear(1)]
+        columns = [a for a in roles.right if s.extents[a] != linear(1)]
+        if len(s.stages) != 1 or s.inner or s.nested or len(rows) != 1 or not columns or len(roles.reduced) != 1 or \
+                not all(r.contraction for r in s.stages[0]) or largest(s, rows[0]) <= FEW_ROWS:
+            return None
+        for reduction in s.stages[0]:
+            product = defining_op(reduction.op.operand)
+            if product.bounds is not None or {str(primop.element_type(v)) for v in product.operands} - {"bf16", "f16"}:
+                return None
+            sides = contraction_operands(s, reduction)
+            if not all(side and self._vector(k, side) == 8 for side in sides):
+                return None
+        width = next((w for w in (64, 32, 16, 8) if w * len(s.stages[0]) <= 64 and self._fits_columns(columns, w)), None)
+        if width is None:
+            return None
+        warps = next(w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1)
+        self.set(rows[0], 4, 8 * warps)
+        self._set_columns(columns, width)
+        self.set(k, 1, 4, 8)
+        last = columns[-1]
+        schedule = self.schedule(dot=True, ahead=True, twin=last).with_axis(rows[0], warps=warps)
+        schedule = schedule.with_axis(k, lanes_of=schedule.axes[last].name)
+        twin = Axis(schedule.axes[last].name + "_twin", s.extents[last], self.tile[last], 8, 1, False,
+                    lanes_of=schedule.axes[rows[0]].name)
+        return replace(schedule, axes=(*schedule.axes, twin))
+
+    def _fits_columns(self, columns: list[int], width: int) -> bool:
+        """Whether a tile of `width` columns is a run of whole axes, with all that are mirrored, and a part of the next."""
+        s = self.structure
+        if columns[-1] in s.mirrored:
+            return False
+        for i, a in reversed(list(enumerate(columns))):
+            size = largest(s, a)
+            if not s.extents[a].is_constant or size >= width:
+                return not s.mirrored & {*columns[:i], *([a] if size > width else [])}
+            if width % size or (a == columns[-1] and size % 8):
+                return False
+            width //= size
+        return False
+
+    def _set_columns(self, columns: list[int], width: int) -> None:
+        for a in reversed(columns):
+            size = min(largest(self.structure, a), width) if self.structure.extents[a].is_constant else width
+            self.set(a, size // 8, 4, 2) if a == columns[-1] else self.set(a, size)
+            width //= size
+
+    def _tensor_programs(self, row: int, columns: list[int], height: int, width: int) -> int:
+        """Programs of a product in tiles of height x width, at the largest lengths."""
+        s = self.structure
+        others = prod(largest(s, a) for a in s.grid if a not in (row, *columns))
+        return -(-largest(s, row) // height) * -(-prod(largest(s, a) for a in columns) // width) * others
+
+    def _tensor_time(self, row: int, columns: list[int], k: int, groups: int, width: int, together: int) -> float:
+        """Cycles that a product takes in tiles of some shape: waves of blocks, each at the rate of its slowest part."""
+        s = self.structure
+        height, steps = 64 * groups, -(-largest(s, k) // TILE_DEPTH)
+        blocks = self._tensor_programs(row, columns, height, width)
+        multiply = height * width * together * TILE_DEPTH / MULTIPLY_ADDS
+        fetch = 2 * TILE_DEPTH * (height + width * together) / FETCHED_BYTES
+        waves = -(-blocks // self.target.multiprocessors)
+        return waves * (steps * max(multiply, fetch) + FIXED_CYCLES)
+
+    def _vector_matrix(self, k: int, n: int, matrix: Sequence[Access]) -> Schedule:
+        """One row times a matrix that is contiguous along what is kept: threads along both, partial sums over k."""
+        vector = self._vector(n, matrix)
+        threads = next(t for t in (32, 16, 8, 4, 2, 1) if t == 1 or t * vector <= largest(self.structure, n))
+        self.set(n, 1, threads, vector)
+        self.set(k, 2 * LOADS_IN_FLIGHT, GPU_THREADS // threads, 1)
+        return self.schedule(dot=True)
+
+
+def _bytes(access: Access) -> int:
+    name = str(primop.element_type(access.buffer))
+    return {"f32": 4, "i32": 4, "i64": 8, "i1": 1}.get(name, 2)
+
+
+def _in_rows(access: Access, k: int) -> bool:
+    """Whether an access reads rows at distances that TMA can step: multiples of 16 bytes."""
+    return all(c * _bytes(access) % 16 == 0 for atom, c in access.offset.terms if atom != Dim(k)) and \
+        access.offset.constant * _bytes(access) % 16 == 0

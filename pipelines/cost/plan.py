@@ -1,0 +1,134 @@
+"""What every target's plan is made of: the roles of axes in a contraction, tile sizes and layouts by axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tilec.dialects import primop
+from tilec.dialects.index_expr import Dim, linear, range_of
+from tilec.dialects.schedule import Axis, Schedule
+from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous, is_row, operand_index
+
+ROW_VECTOR = 4  # neighbours that a thread takes of a row that its program makes for itself
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The axes of a contraction: kept by the left operand only, by the right only, by both, and reduced."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    batch: tuple[int, ...]
+    reduced: tuple[int, ...]
+
+
+def largest(structure: Structure, axis: int) -> int:
+    """The largest extent that an axis can have."""
+    bounds = range_of(structure.extents[axis], structure.ranges)
+    assert bounds is not None
+    return bounds[1]
+
+
+def contraction_operands(structure: Structure, reduction: Reduction) -> tuple[list[Access], list[Access]]:
+    """The buffers that the left and the right operand of a contraction read."""
+    product = defining_op(reduction.op.operand)
+    assert isinstance(product, primop.Mul)
+    point = operand_index(reduction.op, 0, reduction.point, structure.ranges)
+    sides = []
+    for k in (0, 1):
+        buffers = _buffers_below(product.operands[k])
+        axes = set().union(*(e.atoms() for e in operand_index(product, k, point, structure.ranges)), set())
+        sides.append([a for a in structure.accesses if a.buffer in buffers and not a.store
+                      and {x for x in a.offset.atoms() if isinstance(x, Dim)} <= axes])
+    return sides[0], sides[1]
+
+
+def _buffers_below(value: object) -> list:
+    found, pending = [], [value]
+    while pending:
+        current = pending.pop()
+        op = defining_op(current)
+        if op is None or is_row(op):
+            found.append(current)
+        else:
+            pending += list(op.operands)
+    return found
+
+
+def roles_of(structure: Structure, reduction: Reduction) -> Roles:
+    """Which axes a contraction's two operands depend on."""
+    product = defining_op(reduction.op.operand)
+    assert isinstance(product, primop.Mul)
+    point = operand_index(reduction.op, 0, reduction.point, structure.ranges)
+    used: list[set[int]] = []
+    for k in (0, 1):
+        atoms = set().union(*(e.atoms() for e in operand_index(product, k, point, structure.ranges)), set())
+        used.append({a.position for a in atoms if isinstance(a, Dim)})
+    kept = [a for a in range(len(structure.extents)) if a not in reduction.axes and structure.extents[a] != linear(1)]
+    return Roles(
+        tuple(a for a in kept if a in used[0] and a not in used[1]),
+        tuple(a for a in kept if a in used[1] and a not in used[0]),
+        tuple(a for a in kept if a in used[0] and a in used[1]),
+        reduction.axes,
+    )
+
+
+class Plan:
+    """Tile sizes and layouts by axis, all 1 until said otherwise."""
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self.tile = [1] * len(structure.extents)
+        self.threads = [1] * len(structure.extents)
+        self.vector = [1] * len(structure.extents)
+        self.cluster = [1] * len(structure.extents)
+        for a in structure.mirrored:
+            self.set(a, largest(structure, a))
+
+    def set(self, axis: int, registers: int, threads: int = 1, vector: int = 1) -> None:
+        if axis in self.structure.mirrored:  # one thread holds all of it, in vectors where they fit
+            size = largest(self.structure, axis)
+            vector = vector if size % vector == 0 else 1
+            registers, threads = size // vector, 1
+        self.tile[axis], self.threads[axis], self.vector[axis] = registers * threads * vector, threads, vector
+
+    def schedule(self, order: Sequence[int] = (), unroll: int = 1, dot: bool = False, **more: Any) -> Schedule:
+        s = self.structure
+        names = _axis_names(s)
+        rows = {row.axis for row in s.staged}
+        block = prod(self.threads[a] // self.cluster[a] for a in range(len(s.extents)) if a not in rows)
+        for a in rows:  # by all threads of the block
+            wide = ROW_VECTOR if largest(s, a) % ROW_VECTOR == 0 else 1
+            self.set(a, -(-largest(s, a) // (block * wide)), block, wide)
+        axes = tuple(
+            Axis(names[a], s.extents[a], self.tile[a], self.threads[a], self.vector[a], a in s.grid,
+                 self.cluster[a], lanes_of="*" if a in rows and block > 1 else "")
+            for a in range(len(s.extents)))
+        return Schedule(axes, tuple(order), unroll, dot, **more)
+
+    def contiguous(self, accesses: Sequence[Access], *box: tuple[int, int]) -> bool:
+        return bool(accesses) and all(is_contiguous(a.offset, box, self.structure.ranges) for a in accesses)
+
+    def streamed_axis(self) -> int | None:
+        """The axis along which most accesses are contiguous; walked axes first, then the last."""
+        s = self.structure
+        walked = [a for stage in s.stages for r in stage for a in r.axes] + s.inner
+        candidates = list(dict.fromkeys(walked)) or s.grid
+        scores = {a: sum(is_contiguous(x.offset, [(a, 2)], s.ranges) for x in s.accesses) for a in candidates
+                  if s.extents[a] != linear(1)}
+        return max(scores, key=lambda a: (scores[a], a)) if scores and max(scores.values()) else None
+
+
+def _axis_names(structure: Structure) -> list[str]:
+    """m, n, k and batch for contractions; x for what the grid splits and r for what a program walks otherwise."""
+    contraction = next((r for stage in structure.stages for r in stage if r.contraction), None)
+    names = [f"x{a}" if a in structure.grid else f"r{a}" for a in range(len(structure.extents))]
+    if contraction:
+        roles = roles_of(structure, contraction)
+        for letter, axes in (("m", roles.left), ("n", roles.right), ("b", roles.batch), ("k", roles.reduced)):
+            for i, a in enumerate(axes):
+                names[a] = letter + (str(i) if len(axes) > 1 else "")
+    return names

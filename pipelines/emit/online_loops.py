@@ -1,0 +1,181 @@
+"""A maximum and the sums that use it, in one loop (the algebra is in primop/online_reductions.py)."""
+
+from __future__ import annotations
+
+from mlir import ir
+from mlir.dialects import affine, arith, math
+
+from tilec.dialects import primop, tile
+from tilec.dialects.index_expr import Dim, Linear, dim, floordiv, linear, make_map, substitute
+from tilec.pipelines.emit.reductions import Reductions, Span
+from tilec.pipelines.passes import PassFailure
+from tilec.pipelines.primop.online_reductions import Chain, below_cast, match_power
+from tilec.pipelines.primop.structure import Index, Reduction, defining_op, operand_bound, operand_index
+
+
+def _exp2(value: ir.Value) -> ir.Value:
+    """For factors of sums whose largest is 1: what is below 2^-126 may be zero."""
+    return math.exp2(value, fastmath=arith.FastMathFlags.afn)
+
+
+def _number(constant: ir.Value) -> float:
+    return ir.FloatAttr(defining_op(constant).attributes["value"]).value
+
+
+class OnlineLoops(Reductions):
+    """The loop of a chain: what it carries is mended whenever the maximum grows."""
+
+    def _spans(self, axis: int, copies: int) -> list[Span]:
+        extent, size, threads = self.structure.extents[axis], self.tiles[axis], self.schedule.axes[axis].threads
+        if not self.structure.online or axis in self.structure.inner or extent.is_constant:
+            return super()._spans(axis, copies)
+        guard = (extent - 1 - dim(axis),)
+        if self.schedule.tensor:
+            whole = self._rounded(self._live_extent(axis, whole=True), size, up=False)
+            end = self._rounded(self._live_extent(axis, whole=False), size, up=True)
+            return [(0, whole, size, ()), (whole, end, size, guard)]
+        if size <= threads:
+            return super()._spans(axis, copies)
+        # What is left is taken one element a thread: a whole turn would mostly compute what does not exist.
+        most = floordiv(extent, size) * size
+        return [(0, most, size, ()), (most, extent, threads, guard if threads > 1 else ())]
+
+    def _excluded_from(self, axis: int, guard: tuple[Linear, ...]) -> frozenset[Linear]:
+        whole = self.schedule.tensor and self.structure.online and not guard
+        return frozenset(self._exclusions(axis)) if whole else frozenset()
+
+    def _accumulate(self, stage: list[Reduction], values: list[ir.Value], copies: int, copy: int) -> list[ir.Value]:
+        if self.structure.online:
+            return self._accumulate_online(stage, list(values))
+        return super()._accumulate(stage, values, copies, copy)
+
+    def _online_stage(self, stage: list[Reduction]) -> None:
+        maximum, chain = stage[0], self._chain(stage)
+        for a in self.structure.inner:
+            if self.structure.extents[a] != linear(self.tiles[a]):
+                raise PassFailure(f"an online chain needs axis {self.schedule.axes[a].name} in one tile, but its extent is "
+                                  f"{self.structure.extents[a]} and its tile {self.tiles[a]}", maximum.op.operation.location)
+        start = []
+        for reduction in stage:
+            start.append(self._neutral(reduction, self._accumulator_shape(reduction)))
+            self.reduced[reduction.op] = start[-1]  # its shape is all that the others need yet
+        largest, *sums = self._reduce_loops(stage, list(maximum.axes), start, 1)
+        axes = [a for a in maximum.axes if largest.type.shape[a] > 1]
+        self.reduced[maximum.op] = self._reduced_tile(maximum, largest)  # removed again where nobody reads it
+        for reduction, value in zip(stage[1:], sums, strict=True):
+            if not axes:  # all parts are relative to one maximum
+                value = self._reduced_tile(reduction, value)
+            else:
+                shape = [1 if a in axes else n for a, n in enumerate(value.type.shape)]
+                kind = ir.VectorType.get(shape, value.type.element_type)
+                value = tile.ReduceOnline(scale=_number(chain.scale), floor=chain.floor, axes=axes, maximum=largest,
+                                          value=value, result=kind).result
+            self.reduced[reduction.op] = self._converted(value, primop.element_type(reduction.op.result))
+
+    def _accumulate_online(self, stage: list[Reduction], values: list[ir.Value]) -> list[ir.Value]:
+        maximum, chain = stage[0], self._chain(stage)
+        for reduction in stage[1:]:  # what does not wait for the maximum is read now
+            if reduction.contraction:
+                product, index = defining_op(reduction.op.operand), operand_index(reduction.op, 0, reduction.point, self.ranges)
+                for k, operand in enumerate(product.operands):
+                    if not self._depends_on(operand, maximum.op):
+                        self._operand(product, k, index)
+        larger = self._accumulated(maximum, values[0])
+        mend = self._mend(chain, maximum, values[0], larger)
+        self.reduced[maximum.op] = larger
+        result = [larger]
+        for reduction, value in zip(stage[1:], values[1:], strict=True):
+            with reduction.op.operation.location:
+                mended = arith.mulf(*self._aligned(value, mend))
+                result.append(self._accumulated(reduction, mended))
+        return result
+
+    def _depends_on(self, value: ir.Value, reduction: ir.OpView) -> bool:
+        op = defining_op(value)
+        return op is not None and (op == reduction or any(self._depends_on(v, reduction) for v in op.operands))
+
+    def _chain(self, stage: list[Reduction]) -> Chain:
+        for reduction in stage[1:]:
+            operand = defining_op(reduction.op.operand)
+            for op in (operand, *(below_cast(v) for v in operand.operands)):
+                chain = match_power(op)
+                if chain is not None:
+                    return chain
+        raise PassFailure("an online chain has no exponential of its maximum", stage[0].op.operation.location)
+
+    def _rounded(self, value: ir.Value, size: int, up: bool) -> ir.Value:
+        count = (arith.ceildivui if up else arith.divui)(value, self._index(size))
+        return arith.muli(count, self._index(size))
+
+    def _live_extent(self, axis: int, whole: bool) -> ir.Value:
+        """The end of a chain's axis for this program: its extent, or where a mask begins that excludes all that follows.
+
+        A summand that is -inf where a condition `axis - rest >= 0` holds excludes, for every element of the tile, what
+        lies past the largest `rest`; with `whole`, for no element what lies before the smallest.
+        """
+        end = self._value(self.structure.extents[axis])
+        for condition in self._exclusions(axis):
+            last = dim(axis) - condition
+            known = {Dim(a): dim(a) + (self.tiles[a] - 1 if (last.coefficient(Dim(a)) > 0) != whole else 0)
+                     for a in range(self.rank) if a != axis}
+            origins = [*self.origin, *self.symbol_values]
+            limit = affine.apply(make_map(self.rank, len(self.symbols), [substitute(last, known)]), origins)
+            end = arith.minsi(end, arith.maxsi(limit, self._index(0)))
+        return end
+
+    def _exclusions(self, axis: int) -> list[Linear]:
+        """Conditions under which the scores of a chain are -inf."""
+        maximum = self.structure.stages[0][0]
+        pending, found = [(maximum.op.operand, operand_index(maximum.op, 0, maximum.point, self.ranges))], []
+        while pending:
+            value, point = pending.pop()
+            op = defining_op(value)
+            if not isinstance(op, primop.Add):
+                continue
+            for k, operand in enumerate(op.operands):
+                constant = defining_op(operand)
+                bound = operand_bound(op, k, point, self.ranges)
+                if isinstance(constant, primop.Constant) and constant.attributes["value"].value == float("-inf"):
+                    found += [e for e in bound if len(bound) == 1 and e.coefficient(Dim(axis)) == 1
+                              and Dim(axis) not in e.nonlinear_atoms()]
+                else:
+                    pending.append((operand, operand_index(op, k, point, self.ranges)))
+        return found
+
+    def _mend(self, chain: Chain, maximum: Reduction, before: ir.Value, after: ir.Value) -> ir.Value:
+        """The factor exp2(c (m_before - m_after)) that turns sums relative to one maximum into sums relative to another."""
+        index = tuple(maximum.point[d] for d in range(len(maximum.point)) if d not in list(maximum.op.dims))
+        memo, known = self.memo, self.reduced[maximum.op]
+        clamped = []
+        for value in (before, after):
+            self.memo, self.reduced[maximum.op] = {}, value
+            clamped.append(self._evaluate(chain.clamped, index))
+        self.memo, self.reduced[maximum.op] = memo, known
+        difference = arith.subf(*self._aligned(*clamped))
+        scale = self._splat(_number(chain.scale), difference.type.element_type, difference.type.shape)
+        return _exp2(arith.mulf(difference, scale))
+
+    def _is_excluded(self, op: ir.OpView, k: int, point: Index) -> bool:
+        """Whether an operand exists nowhere in the tiles of the present loop."""
+        return bool(self.never) and any(e in self.never for e in operand_bound(op, k, point, self.ranges))
+
+    def _power(self, chain: Chain, point: Index) -> ir.Value:
+        """exp2((x - m) c) as exp2(x c - m c): one multiply-add for every element, the rest once a row."""
+        scaled = defining_op(chain.power.operand)
+        inside = operand_index(chain.power, 0, point, self.ranges)
+        shifted, at = defining_op(scaled.lhs), operand_index(scaled, 0, inside, self.ranges)
+        score, negated = (self._operand(shifted, k, at) for k in (0, 1))
+        scale = _number(chain.scale)
+        offset = arith.mulf(negated, self._splat(scale, negated.type.element_type, negated.type.shape))
+        score, offset = self._aligned(score, offset)
+        factor = self._splat(scale, score.type.element_type, score.type.shape)
+        return _exp2(math.fma(score, factor, offset))
+
+    def _special(self, op: ir.OpView, point: Index, element: ir.Type) -> ir.Value | None:
+        """The exponential of a chain, and sums with what a mask leaves out in the present loop."""
+        if self.structure.online and isinstance(op, primop.Exp2) and (chain := match_power(op)) is not None:
+            return self._power(chain, point)
+        if isinstance(op, primop.Add) and any(self._is_excluded(op, k, point) for k in (0, 1)):
+            kept = 1 if self._is_excluded(op, 0, point) else 0
+            return self._converted(self._operand(op, kept, point), element)
+        return None

@@ -1,0 +1,203 @@
+"""Stages of reductions become loop nests with accumulators: whole tiles first, then what is left under a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlir import ir
+from mlir.dialects import arith, scf
+
+from tilec.dialects import primop, tile
+from tilec.dialects.index_expr import Dim, Linear, ceildiv, dim, floordiv, linear, substitute
+from tilec.pipelines.emit.expressions import Expressions
+from tilec.pipelines.primop.fuse import is_contraction
+from tilec.pipelines.primop.structure import Index, Reduction, defining_op, operand_bound, operand_index
+
+Span = tuple[Linear | int | ir.Value, Linear | int | ir.Value, int, tuple[Linear, ...]]
+
+
+def is_one_turn(start: Linear | int | ir.Value, stop: Linear | int | ir.Value, step: int) -> bool:
+    """Whether a loop runs once, for all lengths."""
+    if isinstance(start, ir.Value) or isinstance(stop, ir.Value):
+        return False
+    last = linear(stop)
+    return linear(start) == linear(0) and last.is_constant and 0 < last.constant <= step
+
+
+class Reductions(Expressions):
+    """Loops over the axes of a stage."""
+
+    def _spans(self, axis: int, copies: int) -> list[Span]:
+        """The loops that cover an axis: (start, stop, step, guards), whole steps first and then what is left."""
+        extent, size = self.structure.extents[axis], self.tiles[axis]
+        step = size * copies
+        if self.schedule.tensor and axis not in self.structure.inner:
+            return [(0, ceildiv(extent, size) * size, size, ())]  # past the end both operands are zero
+        if extent.is_constant:
+            whole: Linear = linear(extent.constant // step * step)
+            spans: list = [(0, whole, step, ())] if whole.constant else []
+            rest = extent.constant - whole.constant
+            if not rest:
+                return spans
+        else:
+            from_extent = floordiv(extent, step) * step
+            spans, whole, rest = [(0, from_extent, step, ())], from_extent, -1
+            if step == 1:
+                return [(0, extent, 1, ())]
+        guard = (extent - 1 - dim(axis),) if size > 1 and (rest < 0 or rest % size) else ()
+        return [*spans, (whole, extent, size, guard)]
+
+    def _stage(self, stage: list[Reduction]) -> None:
+        copies = self.schedule.unroll if stage[0].contraction else 1
+        start = [self._neutral(r, self._accumulator_shape(r)) for r in stage for _ in range(copies)]
+        final = self._reduce_loops(stage, list(stage[0].axes), start, copies)
+        for i, reduction in enumerate(stage):
+            parts = final[i * copies:(i + 1) * copies]
+            while len(parts) > 1:
+                parts = [self._combine(reduction, a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+            total = self._reduced_tile(reduction, parts[0])
+            self.reduced[reduction.op] = self._converted(total, primop.element_type(reduction.op.result))
+
+    def _reduced_tile(self, reduction: Reduction, total: ir.Value, sizes: Sequence[int] | None = None) -> ir.Value:
+        """An accumulator combined along the reduced axes, which keep size 1, or `sizes`."""
+        shape = list(total.type.shape)
+        axes = [a for a in reduction.axes if shape[a] > (sizes[a] if sizes else 1)]
+        if not axes:
+            return total
+        kept = [(sizes[a] if sizes else 1) if a in axes else n for a, n in enumerate(shape)]
+        kind = tile.ReduceKind.ADD if isinstance(reduction.op, primop.Sum) else tile.ReduceKind.MAX
+        return tile.Reduce(kind=kind, axes=axes, value=total,
+                           result=ir.VectorType.get(kept, total.type.element_type)).result
+
+    def _nested_reduction(self, op: ir.OpView, index: Index) -> ir.Value:
+        """A reduction evaluated for every element of the current tile, its loop here and now."""
+        own, parallel = self.structure.nested[op], iter(index)
+        reduced, dims = iter(own), list(op.dims)
+        point = tuple(dim(next(reduced)) if d in dims else next(parallel) for d in range(len(primop.space_of(op))))
+        reduction = Reduction(op, own, point, is_contraction(op))
+        memo, online = self.memo, self.structure.online
+        self.structure.online = False
+        start = [self._neutral(reduction, self._accumulator_shape(reduction))]
+        final = self._reduce_loops([reduction], list(own), start, 1)[0]
+        self.memo, self.structure.online = memo, online
+        return self._converted(self._reduced_tile(reduction, final), primop.element_type(op.result))
+
+    def _reduce_loops(self, stage: list[Reduction], axes: list[int], values: list[ir.Value], copies: int) -> list[ir.Value]:
+        if not axes:
+            return self._accumulate(stage, values, 1, 0)
+        axis, inner = axes[0], axes[1:]
+        used = copies if not inner else 1
+        for start, stop, step, guard in self._spans(axis, used):
+            size = self.tiles[axis] = min(self.tiles[axis], step)
+            here = step // size
+            saved, guards = self.origin[axis], self.guards
+            self.guards = guards + guard
+            self.never = self._excluded_from(axis, guard)
+            one_turn = here == 1 and is_one_turn(start, stop, step)
+            if one_turn:
+                values = self._reduce_loops(stage, inner, values, copies) if inner else \
+                    self._accumulate(stage, values, copies, 0)
+            elif is_one_turn(start, stop, step):
+                values = self._steps(stage, axis, inner, values, saved, here, copies)
+            else:
+                bounds = [b if isinstance(b, ir.Value) else self._value(linear(b)) for b in (start, stop)]
+                loop = scf.ForOp(*bounds, self._index(step), values)
+                with ir.InsertionPoint(loop.body):
+                    scf.YieldOp(self._steps(stage, axis, inner, list(loop.inner_iter_args), loop.induction_variable, here,
+                                            copies))
+                values = list(loop.results)
+            self.origin[axis], self.guards, self.never = saved, guards, frozenset()
+            self.memo = self.memo if one_turn else {}
+            self.tiles[axis] = self.schedule.axes[axis].tile
+        return values
+
+    def _steps(self, stage: list[Reduction], axis: int, inner: list[int], values: list[ir.Value], base: ir.Value,
+               here: int, copies: int) -> list[ir.Value]:
+        for copy in range(here):
+            offset = copy * self.tiles[axis]
+            self.origin[axis] = arith.addi(base, self._index(offset)) if offset else base
+            self.memo = {}
+            values = self._reduce_loops(stage, inner, values, copies) if inner else \
+                self._accumulate(stage, values, copies, copy)
+        return values
+
+    def _accumulate(self, stage: list[Reduction], values: list[ir.Value], copies: int, copy: int) -> list[ir.Value]:
+        values = list(values)
+        for i, reduction in enumerate(stage):
+            position = i * copies + copy
+            with reduction.op.operation.location:
+                values[position] = self._accumulated(reduction, values[position])
+        return values
+
+    def _excluded_from(self, axis: int, guard: tuple[Linear, ...]) -> frozenset[Linear]:
+        """Conditions that hold nowhere in the tiles of a span."""
+        return frozenset()
+
+    def _accumulated(self, reduction: Reduction, accumulator: ir.Value) -> ir.Value:
+        op = reduction.op
+        index = operand_index(op, 0, reduction.point, self.ranges)
+        tail = tuple(g for g in self.guards if any(Dim(a) in g.atoms() for a in reduction.axes))
+        if reduction.contraction and self.schedule.twin >= 0:
+            return self._twin_product(reduction, index, tail, accumulator)
+        if reduction.contraction and self.schedule.dot:
+            product = defining_op(op.operand)
+            sides = [self._operand(product, k, index) for k in (0, 1)]
+            fetched = [self.schedule.tensor and isinstance(defining_op(v), tile.Load) for v in sides]  # zero past the end
+            zeroed = [v if f else self._select_guard(tail, v, 0.0) for v, f in zip(sides, fetched, strict=True)]
+            return tile.Dot(lhs=zeroed[0], rhs=zeroed[1], acc=accumulator, result=accumulator.type).result
+        value = self._operand(op, 0, reduction.point)
+        value = self._converted(value, accumulator.type.element_type)
+        value = self._select_guard(tail, value, self._neutral_value(reduction))
+        if self.structure.online:  # what one thread holds becomes one partial result
+            value = self._reduced_tile(reduction, value, self._partial_sizes(reduction))
+        return self._combine(reduction, accumulator, value)
+
+    def _twin_product(self, reduction: Reduction, index: Index, tail: tuple[Linear, ...], accumulator: ir.Value) -> ir.Value:
+        """A product whose right operand is read along the twin of its columns."""
+        product, column, twin = defining_op(reduction.op.operand), self.schedule.twin, self.rank - 1
+        moved = tuple(substitute(e, {Dim(column): dim(twin)}, self.ranges) for e in index)
+        lhs, rhs = self._operand(product, 0, index), self._operand(product, 1, moved)
+        lhs, rhs = (self._select_guard(tail, v, 0.0) for v in (lhs, rhs))
+        return tile.DotTwin(column=column, twin=twin, depth=reduction.axes[0], lhs=lhs, rhs=rhs, acc=accumulator,
+                            result=accumulator.type).result
+
+    def _accumulator_shape(self, reduction: Reduction) -> list[int]:
+        index = operand_index(reduction.op, 0, reduction.point, self.ranges)
+        axes = self._axes_below(reduction.op.operand, index) | self._axes_of(operand_bound(reduction.op, 0, reduction.point))
+        if reduction.contraction and self.schedule.dot:
+            shape = self._shape(axes - set(reduction.axes))
+            for a in reduction.axes:  # one partial sum for every thread along the axis
+                shape[a] = 1 if self.schedule.tensor or self.schedule.twin >= 0 else self.schedule.axes[a].threads
+            return shape
+        if any(self.tiles[a] > 1 for a in reduction.axes):
+            axes |= set(reduction.axes)
+        shape = self._shape(axes)
+        if self.structure.online:
+            sizes = self._partial_sizes(reduction)
+            for a in reduction.axes:
+                shape[a] = sizes[a]
+        return shape
+
+    def _partial_sizes(self, reduction: Reduction) -> list[int]:
+        """What a chain carries along each axis: one part a thread, but with tensor cores one maximum for all of a row."""
+        shared = self.schedule.tensor and isinstance(reduction.op, primop.Max)
+        return [1 if shared else axis.threads for axis in self.schedule.axes]
+
+    def _neutral_value(self, reduction: Reduction) -> float | int:
+        if isinstance(reduction.op, primop.Sum):
+            return 0
+        element = primop.element_type(reduction.op.operand)
+        return float("-inf") if str(element) in primop.FLOATS else -(1 << (ir.IntegerType(element).width - 1))
+
+    def _neutral(self, reduction: Reduction, shape: Sequence[int]) -> ir.Value:
+        element = primop.element_type(reduction.op.operand)
+        if str(element) in primop.FLOATS:
+            element = ir.F32Type.get()
+        return self._splat(self._neutral_value(reduction), element, shape)
+
+    def _combine(self, reduction: Reduction, a: ir.Value, b: ir.Value) -> ir.Value:
+        a, b = self._aligned(a, b)
+        is_float = str(a.type.element_type) in primop.FLOATS
+        if isinstance(reduction.op, primop.Sum):
+            return arith.addf(a, b) if is_float else arith.addi(a, b)
+        return arith.maximumf(a, b) if is_float else arith.maxsi(a, b)
