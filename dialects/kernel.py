@@ -55,7 +55,7 @@ class BlockId(Kernel.Operation, name="block_id", traits=[Pure]):
     result: Result[ir.IndexType]
 
 
-GLOBAL, SHARED = 1, 3  # address spaces
+GLOBAL, SHARED, TENSOR_MAP = 1, 3, 4  # address spaces
 
 
 def _check_memory(what: str, buffer: ir.Value, space: int) -> None:
@@ -235,6 +235,8 @@ class _Mbarrier(Kernel.Operation):
 
     def verify(self) -> None:
         _check_memory("barriers", self.barriers, SHARED)
+        if str(ir.MemRefType(self.barriers.type).element_type) != "i64":
+            raise VerifyError(f"barriers must have elements i64, but are {self.barriers.type}")
 
 
 class MbarrierInit(_Mbarrier, name="mbarrier_init"):
@@ -285,6 +287,13 @@ class TmaLoad(_Mbarrier, name="tma_load"):
     barriers: Operand[ir.MemRefType]
     index: Operand[ir.IndexType]
 
+    def verify(self) -> None:
+        super().verify()
+        _check_memory("tensor_map", self.tensor_map, TENSOR_MAP)
+        _check_memory("buffer", self.buffer, SHARED)
+        if ir.MemRefType(self.buffer.type).element_type != self.element:
+            raise VerifyError(f"buffer must have elements {self.element}, but is {self.buffer.type}")
+
 
 class Wgmma(Kernel.Operation, name="wgmma"):
     """Starts `acc + lhs rhs^T` by the four warps of a group: lhs 64 x depth, rhs `columns` x depth.
@@ -310,11 +319,13 @@ class Wgmma(Kernel.Operation, name="wgmma"):
     result_: Sequence[Result[ir.F32Type]]
 
     def verify(self) -> None:
-        _check_memory("rhs", self.rhs, SHARED)
+        for operand in (self.rhs, *self.lhs):
+            _check_memory("an operand", operand, SHARED)
         if not len(self.acc) == len(self.operation.results) == self.columns // 2:
             raise VerifyError(f"acc and results must be {self.columns // 2} values for {self.columns} columns, but are "
                               f"{len(self.acc)} and {len(self.operation.results)}")
-        if len(self.lhs) != len(self.lhs_offset) or len(self.lhs) + len(self.lhs_registers) not in (1, self.depth // 4):
+        places, pairs = len(self.lhs), len(self.lhs_registers)
+        if places != len(self.lhs_offset) or (places, pairs) not in ((1, 0), (0, self.depth // 4)):
             raise VerifyError(f"lhs must be one place in shared memory or {self.depth // 4} pairs, but is {len(self.lhs)} and "
                               f"{len(self.lhs_registers)}")
 

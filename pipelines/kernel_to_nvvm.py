@@ -19,7 +19,6 @@ from tilec.pipelines.primop.outline import body_of
 from tilec.runtime.artifact import ITEM_BYTES
 
 STATIC_BYTES = 48 << 10  # of shared memory that a kernel may declare; more is asked for at launch
-TENSOR_MAP = 4  # the address space of tensor maps
 PART = re.compile(r"part\d+_")
 
 
@@ -45,7 +44,7 @@ def _convert_function(module: ir.OpView, function: ir.OpView) -> None:
     source = body_of(function)
     name = ir.StringAttr(function.attributes["sym_name"]).value
     spaces = [ir.MemRefType(a.type).memory_space.value for a in source.arguments]
-    pointers = [llvm.PointerType.get() if space == TENSOR_MAP else llvm.PointerType.get(1) for space in spaces]
+    pointers = [llvm.PointerType.get() if space == kernel.TENSOR_MAP else llvm.PointerType.get(1) for space in spaces]
     with ir.InsertionPoint(function):
         signature = ir.Type.parse(f"!llvm.func<void ({', '.join(str(p).removeprefix('!llvm.') for p in pointers)})>")
         lowered = llvm.LLVMFuncOp(name, ir.TypeAttr.get(signature))
@@ -66,7 +65,7 @@ def _convert_function(module: ir.OpView, function: ir.OpView) -> None:
     # No `noalias`: it would make reads of activations non-coherent loads, which ptxas moves above the wait for their writer.
     plain = ir.DictAttr.get({"llvm.align": i64(16)})
     by_value = ir.Attribute.parse("{llvm.byval = !llvm.array<128 x i8>, llvm.align = 64 : i64, nvvm.grid_constant}")
-    attributes["arg_attrs"] = ir.ArrayAttr.get([by_value if space == TENSOR_MAP else plain for space in spaces])
+    attributes["arg_attrs"] = ir.ArrayAttr.get([by_value if space == kernel.TENSOR_MAP else plain for space in spaces])
     block = lowered.regions[0].blocks.append(*pointers)
     for old, new in zip(source.arguments, block.arguments, strict=True):
         old.replace_all_uses_with(new)

@@ -24,7 +24,6 @@ from tilec.runtime.artifact import ITEM_BYTES
 
 GROUP = 128  # threads that work on one product
 ROW_BYTES = 128  # of a tile in shared memory: the span of a swizzle
-TENSOR_MAP = 4  # address space
 REGISTERS = {2: (40, 232), 3: (32, 160)}  # of a thread of the producer and of the others, by the groups that compute
 
 

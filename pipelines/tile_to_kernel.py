@@ -20,7 +20,7 @@ from tilec.errors import UnsupportedError
 from tilec.pipelines.layouts import Fragments
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
-from tilec.pipelines.tensor_cores import GROUP, TENSOR_MAP, TensorCores, roles
+from tilec.pipelines.tensor_cores import GROUP, TensorCores, roles
 from tilec.pipelines.thread_reductions import WARP, in_space
 
 GLOBAL = 1
@@ -134,7 +134,7 @@ class _GpuLowering(TensorCores):
         self.symbol_values: dict[str, ir.Value] = {}
 
     def add_tensor_map(self) -> ir.Value:
-        kind = ir.MemRefType.get([128], ir.IntegerType.get_signless(8), memory_space=in_space(TENSOR_MAP))
+        kind = ir.MemRefType.get([128], ir.IntegerType.get_signless(8), memory_space=in_space(kernel.TENSOR_MAP))
         return self.table.owner.add_argument(kind, ir.Location.current)
 
     # Places -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from tilec.dialects import primop
-from tilec.dialects.index_expr import Dim, FloorDiv, dim, linear
+from tilec.dialects.index_expr import Dim, FloorDiv, Linear, dim, linear
 from tilec.dialects.schedule import Axis, Schedule
 from tilec.pipelines.cost.plan import Plan, Roles, contraction_operands, largest, roles_of
 from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous
@@ -76,7 +76,7 @@ class GpuPlan(Plan):
         s = self.structure
         for size in (8, 4, 2):
             widest = max((_bytes(a) for a in accesses if is_contiguous(a.offset, [(axis, 2)], s.ranges)), default=16)
-            fits = all(is_contiguous(a.offset, [(axis, size)], s.ranges) or Dim(axis) not in a.offset.atoms()
+            fits = all(_is_aligned_run(a, axis, size, s) or Dim(axis) not in a.offset.atoms()
                        or not is_contiguous(a.offset, [(axis, 2)], s.ranges) for a in accesses)
             if size * widest <= 32 and fits and s.extents[axis].is_constant and s.extents[axis].constant % size == 0:
                 return size
@@ -172,7 +172,8 @@ class GpuPlan(Plan):
         d = next((a for a in s.inner if self.contiguous(cache, (a, 2))), None)
         shared = {atom for a in cache for atom in a.offset.atoms()}
         rows = [a for a in s.grid if s.extents[a] != linear(1) and Dim(a) not in shared]
-        if d is not None and len(rows) == 1 and largest(s, rows[0]) > FEW_ROWS:
+        rows.sort(key=lambda a: (s.extents[a].is_constant, -largest(s, a)))  # heads that share all keys are not them
+        if d is not None and rows and largest(s, rows[0]) > FEW_ROWS:
             return self._online_tensor(rows[0], t, d)
         if d is None or not s.extents[d].is_constant:
             return self.schedule(dot=True)
@@ -194,10 +195,11 @@ class GpuPlan(Plan):
         """Attention of many queries: two products by tensor cores, the rows' maxima and what is summed in registers."""
         s, groups = self.structure, 2
         width = largest(s, d)
+        keys = KEYS_OF_A_TILE if width <= 128 else KEYS_OF_A_TILE // 2  # what a thread's registers hold
         self.set(row, 2, 32 * groups)
-        self.set(t, KEYS_OF_A_TILE // 8, 4, 2)
+        self.set(t, keys // 8, 4, 2)
         self.set(d, width // 8, 4, 2)
-        slot = 2 * width * KEYS_OF_A_TILE
+        slot = 2 * width * keys
         stages = (self.target.shared_bytes - (8 << 10) - 2 * width * 64 * groups) // (2 * slot)
         order = [*(a for a in s.grid if a != row), row]
         schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, stages), reversed=(row,))
@@ -210,15 +212,16 @@ class GpuPlan(Plan):
         rows = [a for a in roles.left if s.extents[a] != linear(1)]
         columns = [a for a in roles.right if s.extents[a] != linear(1)]
         if not (self.target.wgmma and len(s.stages) == 1 and not s.inner and not s.nested and len(rows) == 1 and columns
-                and len(roles.reduced) == 1 and all(r.contraction for r in stage) and largest(s, rows[0]) > FEW_ROWS):
+                and len(roles.reduced) == 1 and all(r.contraction for r in stage) and largest(s, rows[0]) > FEW_ROWS
+                and s.extents[k].is_constant and s.extents[k].constant >= TILE_DEPTH):
             return None
         for reduction in stage:
             product = defining_op(reduction.op.operand)
             if product.bounds is not None or any(defining_op(v) is not None for v in product.operands) or \
                     {str(primop.element_type(v)) for v in product.operands} - {"bf16", "f16"}:
                 return None
-            if not all(self.contiguous(side, (k, TILE_DEPTH)) and all(_in_rows(a, k) for a in side)
-                       for side in contraction_operands(s, reduction)):
+            if not all(self.contiguous(side, (k, TILE_DEPTH)) and all(self._in_rows(a, row, k) for a in side)
+                       for side, row in zip(contraction_operands(s, reduction), (rows[0], columns[-1]), strict=True)):
                 return None
         shapes = [(self._tensor_time(rows[0], columns, k, groups, width, len(stage)), groups, width)
                   for groups in (2, 1) for width in (256, 128, 64, 32) if width * len(stage) <= 256]
@@ -265,6 +268,14 @@ class GpuPlan(Plan):
         twin = Axis(schedule.axes[last].name + "_twin", s.extents[last], self.tile[last], 8, 1, False,
                     lanes_of=schedule.axes[rows[0]].name)
         return replace(schedule, axes=(*schedule.axes, twin))
+
+    def _in_rows(self, access: Access, row: int, k: int) -> bool:
+        """Whether TMA can step through an access, at multiples of 16 bytes, and reads zero past the end of the reduced axis:
+        that is a whole number of tiles, or the end of a row in memory."""
+        size, length, start = _bytes(access), self.structure.extents[k].constant, access.offset.constant
+        steps, width = [c for atom, c in access.offset.terms if atom != Dim(k)], access.offset.coefficient(Dim(row))
+        ends = length % TILE_DEPTH == 0 or (width == length + start and all(c % width == 0 for c in steps))
+        return ends and all(c * size % 16 == 0 for c in (*steps, start))
 
     def _fits_columns(self, columns: list[int], width: int) -> bool:
         """Whether a tile of `width` columns is a run of whole axes, with all that are mirrored, and a part of the next."""
@@ -316,7 +327,8 @@ def _bytes(access: Access) -> int:
     return {"f32": 4, "i32": 4, "i64": 8, "i1": 1}.get(name, 2)
 
 
-def _in_rows(access: Access, k: int) -> bool:
-    """Whether an access reads rows at distances that TMA can step: multiples of 16 bytes."""
-    return all(c * _bytes(access) % 16 == 0 for atom, c in access.offset.terms if atom != Dim(k)) and \
-        access.offset.constant * _bytes(access) % 16 == 0
+def _is_aligned_run(access: Access, axis: int, size: int, structure: Structure) -> bool:
+    """Whether `size` neighbours along an axis are a run of memory that begins at a multiple of its length."""
+    offset = access.offset
+    return is_contiguous(offset, [(axis, size)], structure.ranges) and offset.constant % size == 0 and \
+        all(c % size == 0 for atom, c in offset.terms if Dim(axis) not in Linear(0, ((atom, 1),)).atoms())

@@ -160,8 +160,8 @@ def _chain_below(total: primop.Sum, rows: bool) -> Chain | None:
 def _suits(chain: Chain, total: primop.Sum, rows: bool) -> bool:
     """Whether one loop is better: rows of any length, made by a contraction, few of them (their number is known).
 
-    Many rows only by tensor cores, for which both products need 16-bit operands and heads of 64 or 128; otherwise their
-    scores are better made by a kernel of their own. Short rows of a known length need no loop.
+    Many rows only by tensor cores, for which both products need 16-bit operands and heads of 64, 128, 192 or 256; otherwise
+    their scores are better made by a kernel of their own. Short rows of a known length need no loop.
     """
     space, dims = primop.space_of(chain.maximum), list(chain.maximum.dims)
     if len(dims) != 1 or space[dims[0]].is_constant:
@@ -172,7 +172,7 @@ def _suits(chain: Chain, total: primop.Sum, rows: bool) -> bool:
     narrow = all(str(primop.element_type(v)) in ("bf16", "f16")
                  for s in (scores, total) for v in defining_op(s.operand).operands)
     depth = [primop.space_of(scores)[d] for d in scores.dims]
-    return rows and narrow and len(depth) == 1 and depth[0] in (linear(64), linear(128))
+    return rows and narrow and len(depth) == 1 and depth[0] in [linear(64 * n) for n in (1, 2, 3, 4)]
 
 
 def _made_by_contraction(value: ir.Value) -> primop.Sum | None:
