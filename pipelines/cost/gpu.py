@@ -24,7 +24,7 @@ LOADS_IN_FLIGHT = 4  # 16-byte loads of one thread
 FEW_ROWS = 8  # up to here a product reads its matrix as one of a vector does
 TILE_DEPTH = 64  # along the reduced axis: 128 bytes, the span of a swizzle
 MOST_STAGES = 6
-PERSISTENT_WAVES = 2  # programs of each block from which on it pays to walk over them
+PERSISTENT_WAVES = 1  # programs of each block beyond which it pays to walk over them
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 MULTIPLY_ADDS = 2048  # of 16-bit elements that a multiprocessor's tensor cores make in a cycle
 FETCHED_BYTES = 40  # that a multiprocessor gets from the second-level cache in a cycle
@@ -237,7 +237,7 @@ class GpuPlan(Plan):
         sms = self.target.multiprocessors
         schedule = self.schedule([a for a in s.grid if a != rows[0]] + [rows[0]], dot=True, tensor=True,
                                  stages=min(MOST_STAGES, (self.target.shared_bytes - (8 << 10)) // slot),
-                                 persistent=sms if programs >= PERSISTENT_WAVES * sms else 0)
+                                 persistent=sms if programs > PERSISTENT_WAVES * sms else 0)
         return schedule.with_axis(rows[0], warps=4 * groups)
 
     def _warps(self, roles: Roles, k: int) -> Schedule | None:
