@@ -100,7 +100,7 @@ module @kernels {
 // CHECK: vector.bitcast %[[UPPER]]
 // CHECK: vector.bitcast %[[LOWER]]
 // CHECK: vector.bitcast %[[FIRST]]
-// CHECK: "kernel.mma"(%[[U0:.*]], %[[L0:[^,]*]], %[[U1:[^,]*]], %[[L1:[^,]*]],
+// CHECK: "kernel.mma"(%[[U0:[^,]*]], %[[L0:[^,]*]], %[[U1:[^,]*]], %[[L1:[^,]*]],
 // CHECK: %[[ONE:.*]]:4 = "kernel.mma"
 // CHECK: vector.bitcast %[[SECOND]]
 // CHECK: "kernel.mma"(%[[U0]], %[[L0]], %[[U1]], %[[L1]],

@@ -479,3 +479,46 @@ func.func private @gather(%table: tensor<16x8xf32> {primop.kind = "weight", prim
   %read = "primop.gather"(%powers, %rows) {space = #read, maps = [affine_map<(i, j, row) -> (row, j)>, affine_map<(i, j) -> (i)>], extent = 16 : i64} : (tensor<16x8xf32>, tensor<4xi32>) -> tensor<4x8xf32>
   return %read : tensor<4x8xf32>
 }
+
+// -----
+
+#x = affine_map<() -> (1, 64)>
+#one = affine_map<() -> (1)>
+#w = affine_map<() -> (32, 64)>
+#products = affine_map<() -> (1, 32, 64)>
+#identity = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#all = affine_map<(m, n, k) -> (m, n, k)>
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+
+// Rule 7: every product of a row that programs make for themselves has a copy of it, marks included. What it is made from,
+// here a sum that is a result as well, is read from memory.
+// CHECK-LABEL: func.func private @staged(
+// CHECK-NEXT: %[[SUM:.*]] = call @staged_add(
+// CHECK-NEXT: %[[Y:.*]] = call @staged_sum(%[[SUM]], %[[W:.*]])
+// CHECK-NEXT: %[[Z:.*]] = call @staged_sum_2(%[[SUM]], %[[V:.*]])
+// CHECK-NEXT: return %[[SUM]], %[[Y]], %[[Z]]
+// CHECK: func.func private @staged_sum(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<1x64xf32> {{{.*}}, %[[W:[^:]*]]: tensor<32x64xf32> {
+// CHECK-NEXT: %[[LARGEST:.*]] = "primop.max"(%[[X]]) {{{.*}}primop.staged = "part"
+// CHECK-NEXT: %[[SCALE:.*]] = "primop.recip"(%[[LARGEST]]) {{{.*}}primop.staged = "part"
+// CHECK-NEXT: %[[ROW:.*]] = "primop.mul"(%[[X]], %[[SCALE]]) {{{.*}}primop.staged = "row"
+// CHECK-NEXT: %[[PRODUCTS:.*]] = "primop.mul"(%[[ROW]], %[[W]])
+// CHECK-NEXT: "primop.sum"(%[[PRODUCTS]])
+// CHECK: func.func private @staged_sum_2(
+// CHECK-NEXT: primop.max
+// CHECK-NEXT: primop.recip
+// CHECK-NEXT: %[[ROW:.*]] = "primop.mul"({{.*}}primop.staged = "row"
+// CHECK-NEXT: "primop.mul"(%[[ROW]],
+func.func private @staged(%x: tensor<1x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<32x64xf32> {primop.kind = "weight", primop.shape = #w}, %v: tensor<32x64xf32> {primop.kind = "weight", primop.shape = #w}) -> (tensor<1x64xf32>, tensor<1x32xf32>, tensor<1x32xf32>) attributes {primop.chunk} {
+  %both = "primop.add"(%x, %x) {space = #x, maps = [#identity, #identity]} : (tensor<1x64xf32>, tensor<1x64xf32>) -> tensor<1x64xf32>
+  %largest = "primop.max"(%both) {space = #x, maps = [#identity], dims = array<i64: 1>, primop.staged = "part"} : (tensor<1x64xf32>) -> tensor<1xf32>
+  %scale = "primop.recip"(%largest) {space = #one, maps = [affine_map<(i) -> (i)>], primop.staged = "part"} : (tensor<1xf32>) -> tensor<1xf32>
+  %norm = "primop.mul"(%both, %scale) {space = #x, maps = [#identity, #row], primop.staged = "row"} : (tensor<1x64xf32>, tensor<1xf32>) -> tensor<1x64xf32>
+  %a = "primop.mul"(%norm, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<1x64xf32>, tensor<32x64xf32>) -> tensor<1x32x64xf32>
+  %y = "primop.sum"(%a) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<1x32x64xf32>) -> tensor<1x32xf32>
+  %b = "primop.mul"(%norm, %v) {space = #products, maps = [#lhs, #rhs]} : (tensor<1x64xf32>, tensor<32x64xf32>) -> tensor<1x32x64xf32>
+  %z = "primop.sum"(%b) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<1x32x64xf32>) -> tensor<1x32xf32>
+  return %both, %y, %z : tensor<1x64xf32>, tensor<1x32xf32>, tensor<1x32xf32>
+}

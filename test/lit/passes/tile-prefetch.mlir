@@ -57,6 +57,37 @@ func.func @whole(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel,
   return
 }
 
+// The first tiles of a loop are read before the loops that precede it as well, so that they are there when those end: here
+// both loops' first tiles, one after the other, and the second loop starts with its own.
+// CHECK-LABEL: func.func @two_loops(
+// CHECK-SAME: %[[X:[^:]*]]: memref<64xf32>
+// CHECK: %[[HALF:.*]] = arith.divui
+// CHECK-NOT: scf.for
+// CHECK: %[[OF_FIRST:.*]] = "tile.load"(%[[X]], %c0, %{{.*}})
+// CHECK-NEXT: %[[OF_SECOND:.*]] = "tile.load"(%[[X]], %[[HALF]], %{{.*}})
+// CHECK-NEXT: %[[FIRST:.*]]:2 = scf.for %{{.*}} = %c0 to %[[HALF]] step %c8 iter_args(%{{[^,]*}} = %{{[^,]*}}, %{{[^,]*}} = %[[OF_FIRST]])
+// CHECK: scf.for %{{.*}} = %[[HALF]] to %{{.*}} step %c8 iter_args(%{{[^,]*}} = %[[FIRST]]#0, %{{[^,]*}} = %[[OF_SECOND]])
+func.func @two_loops(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c8 = arith.constant 8 : index
+  %half = arith.divui %n, %c2 : index
+  %zeros = arith.constant dense<0.0> : vector<8xf32>
+  %sum = scf.for %k = %c0 to %half step %c8 iter_args(%so_far = %zeros) -> vector<8xf32> {
+    %tile = "tile.load"(%x, %k, %n) {map = affine_map<(k)[n] -> (k)>, mask = affine_map<(k)[n] -> (n floordiv 2 - k - 1)>} : (memref<64xf32>, index, index) -> vector<8xf32>
+    %more = arith.addf %so_far, %tile : vector<8xf32>
+    scf.yield %more : vector<8xf32>
+  }
+  %all = scf.for %k = %half to %n step %c8 iter_args(%so_far = %sum) -> vector<8xf32> {
+    %tile = "tile.load"(%x, %k, %n) {map = affine_map<(k)[n] -> (k)>, mask = affine_map<(k)[n] -> (n - k - 1)>} : (memref<64xf32>, index, index) -> vector<8xf32>
+    %more = arith.addf %so_far, %tile : vector<8xf32>
+    scf.yield %more : vector<8xf32>
+  }
+  "tile.store"(%all, %y, %c0) {map = affine_map<(k) -> (k)>} : (vector<8xf32>, memref<8xf32>, index) -> ()
+  return
+}
+
 // It stays where the first tile might not exist: the buffer may be shorter than a tile, and the loop may make no turn.
 // CHECK-LABEL: func.func @short_buffer(
 // CHECK: scf.for %[[K:.*]] = %c0 to %{{.*}} step %c8 iter_args(%{{[^,]*}} = %{{[^,]*}}) ->

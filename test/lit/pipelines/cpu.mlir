@@ -2,7 +2,8 @@
 // passes.
 // RUN: tilec-opt %s --pass-pipeline='builtin.module( \
 // RUN:   primop-decompose-softmax, tilec-cse, tilec-dce, primop-partition, primop-group, primop-inplace-scatter, \
-// RUN:   primop-write-states, primop-fuse, primop-group, primop-pack-weights{target=x86-64-avx512bf16}, \
+// RUN:   primop-write-states, primop-fold-scales, primop-fuse, primop-group, \
+// RUN:   primop-pack-weights{target=x86-64-avx512bf16}, \
 // RUN:   convert-primop-to-tile{target=x86-64-avx512bf16}, tilec-cse, tilec-dce, \
 // RUN:   cpu-expand-math, convert-tile-to-cpu{target=x86-64-avx512bf16}, \
 // RUN:   builtin.module(lower-affine, canonicalize, cse, loop-invariant-code-motion, convert-scf-to-cf, \

@@ -1,0 +1,110 @@
+// RUN: tilec-opt %s --split-input-file --pass-pipeline='builtin.module(primop-decompose-softmax,primop-online-reductions{rows=true})' | FileCheck %s
+// RUN: tilec-opt %s --split-input-file --pass-pipeline='builtin.module(primop-decompose-softmax,primop-online-reductions)' | FileCheck %s --check-prefix=FEW --implicit-check-not=primop.online
+
+#query = affine_map<()[n, m] -> (2, m, 64)>
+#cache = affine_map<()[n, m] -> (2, n, 64)>
+#scores = affine_map<()[n, m] -> (2, m, n)>
+#qk = affine_map<()[n, m] -> (2, m, n, 64)>
+#pv = affine_map<()[n, m] -> (2, m, 64, n)>
+#identity = affine_map<(h, i, j)[n, m] -> (h, i, j)>
+#all = affine_map<(h, i, j, d)[n, m] -> (h, i, j, d)>
+#rows = affine_map<(h, i, j, d)[n, m] -> (h, i, d)>
+#keys = affine_map<(h, i, j, d)[n, m] -> (h, j, d)>
+#shares = affine_map<(h, i, d, j)[n, m] -> (h, i, j)>
+#values = affine_map<(h, i, d, j)[n, m] -> (h, j, d)>
+
+module attributes {primop.symbols = {n = array<i64: 1, 256>, m = array<i64: 1, 256>}} {
+
+// Many queries are one chain where both products suit tensor cores: 16-bit operands and heads of 64 or 128. The cast of the
+// shares then rounds the exponentials, before their total is known, and what is mixed is divided by the total.
+// CHECK-LABEL: func.func private @many(
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<2x?x64xbf16> {{{.*}}, %[[K:[^:]*]]: tensor<2x?x64xbf16> {{{.*}}, %[[V:[^:]*]]: tensor<2x?x64xbf16> {
+// CHECK: %[[PRODUCTS:.*]] = "primop.mul"(%[[Q]], %[[K]])
+// CHECK-NOT: primop.online
+// CHECK: %[[SCORES:.*]] = "primop.sum"(%[[PRODUCTS]]) {{{.*}}primop.online
+// CHECK: "primop.max"(%[[SCORES]]) {{{.*}}primop.online
+// CHECK: %[[POWERS:.*]] = "primop.exp2"(%{{.*}}) {{{.*}}primop.online
+// CHECK: %[[TOTAL:.*]] = "primop.sum"(%[[POWERS]]) {{{.*}}primop.online
+// CHECK: %[[INVERSE:.*]] = "primop.recip"
+// CHECK: %[[NARROW:.*]] = "primop.cast"(%[[POWERS]]) {{{.*}}primop.online{{.*}} -> tensor<2x?x?xbf16>
+// CHECK: %[[WEIGHTED:.*]] = "primop.mul"(%[[NARROW]], %[[V]]) {{{.*}}primop.online
+// CHECK: %[[MIXED:.*]] = "primop.sum"(%[[WEIGHTED]]) {{{.*}}primop.online
+// CHECK: %[[RESULT:.*]] = "primop.mul"(%[[MIXED]], %[[INVERSE]])
+// CHECK-NOT: primop.online
+// CHECK: return %[[RESULT]]
+// FEW-LABEL: func.func private @many(
+func.func private @many(%q: tensor<2x?x64xbf16> {primop.kind = "argument", primop.shape = #query}, %k: tensor<2x?x64xbf16> {primop.kind = "state", primop.shape = #cache}, %v: tensor<2x?x64xbf16> {primop.kind = "state", primop.shape = #cache}) -> (tensor<2x?x64xf32> {primop.shape = #query}) attributes {primop.chunk} {
+  %scores = "primop.mul"(%q, %k) {space = #qk, maps = [#rows, #keys]} : (tensor<2x?x64xbf16>, tensor<2x?x64xbf16>) -> tensor<2x?x?x64xf32>
+  %x = "primop.sum"(%scores) {space = #qk, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x?x64xf32>) -> tensor<2x?x?xf32>
+  %shares = "primop.softmax"(%x) {space = #scores, maps = [#identity], dim = 2 : i64} : (tensor<2x?x?xf32>) -> tensor<2x?x?xf32>
+  %p = "primop.cast"(%shares) {space = #scores, maps = [#identity]} : (tensor<2x?x?xf32>) -> tensor<2x?x?xbf16>
+  %products = "primop.mul"(%p, %v) {space = #pv, maps = [#shares, #values]} : (tensor<2x?x?xbf16>, tensor<2x?x64xbf16>) -> tensor<2x?x64x?xf32>
+  %mixed = "primop.sum"(%products) {space = #pv, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x64x?xf32>) -> tensor<2x?x64xf32>
+  return %mixed : tensor<2x?x64xf32>
+}
+
+}
+
+// -----
+
+#query = affine_map<()[n, m] -> (2, m, 64)>
+#cache = affine_map<()[n, m] -> (2, n, 64)>
+#scores = affine_map<()[n, m] -> (2, m, n)>
+#qk = affine_map<()[n, m] -> (2, m, n, 64)>
+#pv = affine_map<()[n, m] -> (2, m, 64, n)>
+#identity = affine_map<(h, i, j)[n, m] -> (h, i, j)>
+#all = affine_map<(h, i, j, d)[n, m] -> (h, i, j, d)>
+#rows = affine_map<(h, i, j, d)[n, m] -> (h, i, d)>
+#keys = affine_map<(h, i, j, d)[n, m] -> (h, j, d)>
+#shares = affine_map<(h, i, d, j)[n, m] -> (h, i, j)>
+#values = affine_map<(h, i, d, j)[n, m] -> (h, j, d)>
+
+module attributes {primop.symbols = {n = array<i64: 1, 256>, m = array<i64: 1, 256>}} {
+
+// Operands of 32 bits are left to kernels of their own ...
+// CHECK-LABEL: func.func private @wide(
+// CHECK-NOT: primop.online
+// CHECK: return
+func.func private @wide(%q: tensor<2x?x64xf32> {primop.kind = "argument", primop.shape = #query}, %k: tensor<2x?x64xf32> {primop.kind = "state", primop.shape = #cache}, %v: tensor<2x?x64xf32> {primop.kind = "state", primop.shape = #cache}) -> (tensor<2x?x64xf32> {primop.shape = #query}) attributes {primop.chunk} {
+  %scores = "primop.mul"(%q, %k) {space = #qk, maps = [#rows, #keys]} : (tensor<2x?x64xf32>, tensor<2x?x64xf32>) -> tensor<2x?x?x64xf32>
+  %x = "primop.sum"(%scores) {space = #qk, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x?x64xf32>) -> tensor<2x?x?xf32>
+  %shares = "primop.softmax"(%x) {space = #scores, maps = [#identity], dim = 2 : i64} : (tensor<2x?x?xf32>) -> tensor<2x?x?xf32>
+  %p = "primop.cast"(%shares) {space = #scores, maps = [#identity]} : (tensor<2x?x?xf32>) -> tensor<2x?x?xf32>
+  %products = "primop.mul"(%p, %v) {space = #pv, maps = [#shares, #values]} : (tensor<2x?x?xf32>, tensor<2x?x64xf32>) -> tensor<2x?x64x?xf32>
+  %mixed = "primop.sum"(%products) {space = #pv, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x64x?xf32>) -> tensor<2x?x64xf32>
+  return %mixed : tensor<2x?x64xf32>
+}
+
+}
+
+// -----
+
+#query = affine_map<()[n, m] -> (2, m, 32)>
+#cache = affine_map<()[n, m] -> (2, n, 32)>
+#scores = affine_map<()[n, m] -> (2, m, n)>
+#qk = affine_map<()[n, m] -> (2, m, n, 32)>
+#pv = affine_map<()[n, m] -> (2, m, 32, n)>
+#identity = affine_map<(h, i, j)[n, m] -> (h, i, j)>
+#all = affine_map<(h, i, j, d)[n, m] -> (h, i, j, d)>
+#rows = affine_map<(h, i, j, d)[n, m] -> (h, i, d)>
+#keys = affine_map<(h, i, j, d)[n, m] -> (h, j, d)>
+#shares = affine_map<(h, i, d, j)[n, m] -> (h, i, j)>
+#values = affine_map<(h, i, d, j)[n, m] -> (h, j, d)>
+
+module attributes {primop.symbols = {n = array<i64: 1, 256>, m = array<i64: 1, 256>}} {
+
+// ... and so are short heads.
+// CHECK-LABEL: func.func private @short(
+// CHECK-NOT: primop.online
+// CHECK: return
+func.func private @short(%q: tensor<2x?x32xbf16> {primop.kind = "argument", primop.shape = #query}, %k: tensor<2x?x32xbf16> {primop.kind = "state", primop.shape = #cache}, %v: tensor<2x?x32xbf16> {primop.kind = "state", primop.shape = #cache}) -> (tensor<2x?x32xf32> {primop.shape = #query}) attributes {primop.chunk} {
+  %scores = "primop.mul"(%q, %k) {space = #qk, maps = [#rows, #keys]} : (tensor<2x?x32xbf16>, tensor<2x?x32xbf16>) -> tensor<2x?x?x32xf32>
+  %x = "primop.sum"(%scores) {space = #qk, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x?x32xf32>) -> tensor<2x?x?xf32>
+  %shares = "primop.softmax"(%x) {space = #scores, maps = [#identity], dim = 2 : i64} : (tensor<2x?x?xf32>) -> tensor<2x?x?xf32>
+  %p = "primop.cast"(%shares) {space = #scores, maps = [#identity]} : (tensor<2x?x?xf32>) -> tensor<2x?x?xbf16>
+  %products = "primop.mul"(%p, %v) {space = #pv, maps = [#shares, #values]} : (tensor<2x?x?xbf16>, tensor<2x?x32xbf16>) -> tensor<2x?x32x?xf32>
+  %mixed = "primop.sum"(%products) {space = #pv, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x32x?xf32>) -> tensor<2x?x32xf32>
+  return %mixed : tensor<2x?x32xf32>
+}
+
+}
