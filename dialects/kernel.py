@@ -319,8 +319,9 @@ class Wgmma(Kernel.Operation, name="wgmma"):
     result_: Sequence[Result[ir.F32Type]]
 
     def verify(self) -> None:
-        for operand in (self.rhs, *self.lhs):
-            _check_memory("an operand", operand, SHARED)
+        _check_memory("rhs", self.rhs, SHARED)
+        for operand in self.lhs:
+            _check_memory("lhs", operand, SHARED)
         if not len(self.acc) == len(self.operation.results) == self.columns // 2:
             raise VerifyError(f"acc and results must be {self.columns // 2} values for {self.columns} columns, but are "
                               f"{len(self.acc)} and {len(self.operation.results)}")

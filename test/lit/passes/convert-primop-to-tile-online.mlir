@@ -1,5 +1,5 @@
 // RUN: tilec-opt %s --pass-pipeline='builtin.module( \
-// RUN:   primop-decompose-softmax, primop-online-reductions, primop-fuse, convert-primop-to-tile{target=sm_90a}, tilec-cse, tilec-dce)' \
+// RUN:   primop-decompose-softmax, primop-fold-scales, primop-online-reductions, primop-fuse, convert-primop-to-tile{target=sm_90a}, tilec-cse, tilec-dce)' \
 // RUN: | FileCheck %s
 
 #query = affine_map<()[n] -> (2, 16)>
@@ -37,7 +37,7 @@ module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
 
 // After the loops the threads' sums are mended and combined, and what was mixed is divided by the total.
 // CHECK-NOT: tile.reduce"
-// CHECK: %[[ALL:.*]] = "tile.reduce_online"(%[[LAST]]#0, %[[LAST]]#1) {axes = array<i64: 2>, floor = -1.0{{.*}}E+30 : f64, scale = 1.44269{{.*}} : f64} : (vector<1x1x1024xf32>, vector<1x16x1024xf32>) -> vector<1x16x1xf32>
+// CHECK: %[[ALL:.*]] = "tile.reduce_online"(%[[LAST]]#0, %[[LAST]]#1) {axes = array<i64: 2>, floor = -1.0{{.*}}E+30 : f64, scale = 0.36067{{.*}} : f64} : (vector<1x1x1024xf32>, vector<1x16x1024xf32>) -> vector<1x16x1xf32>
 // CHECK: "tile.reduce_online"(%[[LAST]]#0, %[[LAST]]#2) {{.*}} -> vector<1x1x1xf32>
 // CHECK: %[[INVERSE:.*]] = arith.divf
 // CHECK: vector.broadcast %[[INVERSE]]
@@ -46,7 +46,9 @@ module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
 func.func private @attention(%q: tensor<2x16xf32> {primop.kind = "argument", primop.shape = #query}, %k: tensor<2x?x16xf32> {primop.kind = "state", primop.shape = #cache}, %v: tensor<2x?x16xf32> {primop.kind = "state", primop.shape = #cache}) -> (tensor<2x16xf32> {primop.shape = #query}) attributes {primop.chunk} {
   %scores = "primop.mul"(%q, %k) {space = #cache, maps = [affine_map<(h, j, d)[n] -> (h, d)>, affine_map<(h, j, d)[n] -> (h, j, d)>]} : (tensor<2x16xf32>, tensor<2x?x16xf32>) -> tensor<2x?x16xf32>
   %x = "primop.sum"(%scores) {space = #cache, maps = [affine_map<(h, j, d)[n] -> (h, j, d)>], dims = array<i64: 2>} : (tensor<2x?x16xf32>) -> tensor<2x?xf32>
-  %shares = "primop.softmax"(%x) {space = #scores, maps = [affine_map<(h, j)[n] -> (h, j)>], dim = 1 : i64} : (tensor<2x?xf32>) -> tensor<2x?xf32>
+  %factor = "primop.constant"() {value = 0.25 : f32} : () -> tensor<f32>
+  %scaled = "primop.mul"(%x, %factor) {space = #scores, maps = [affine_map<(h, j)[n] -> (h, j)>, affine_map<(h, j)[n] -> ()>]} : (tensor<2x?xf32>, tensor<f32>) -> tensor<2x?xf32>
+  %shares = "primop.softmax"(%scaled) {space = #scores, maps = [affine_map<(h, j)[n] -> (h, j)>], dim = 1 : i64} : (tensor<2x?xf32>) -> tensor<2x?xf32>
   %products = "primop.mul"(%shares, %v) {space = #products, maps = [affine_map<(h, d, j)[n] -> (h, j)>, affine_map<(h, d, j)[n] -> (h, j, d)>]} : (tensor<2x?xf32>, tensor<2x?x16xf32>) -> tensor<2x16x?xf32>
   %mixed = "primop.sum"(%products) {space = #products, maps = [affine_map<(h, d, j)[n] -> (h, d, j)>], dims = array<i64: 2>} : (tensor<2x16x?xf32>) -> tensor<2x16xf32>
   return %mixed : tensor<2x16xf32>

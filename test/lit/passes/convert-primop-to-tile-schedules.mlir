@@ -91,4 +91,18 @@ func.func private @matrix_vector(%x: tensor<1024xbf16> {primop.kind = "argument"
   return %sum : tensor<1024xf32>
 }
 
+// A product of 16-bit matrices that are both contiguous along the depth goes through tensor cores: eight warps of 16 rows each,
+// four lanes along the columns, as much of the depth as a swizzle spans, and as many tiles of both on their way as fit. Where
+// there are more programs than multiprocessors, one block for each of these walks over them.
+// SM90A-LABEL: func.func @tensor_cores(
+// SM90A-SAME: layout = array<i64: 128, 64, 1, 1>, name = "m", walk = "grid", warps = 8
+// SM90A-SAME: layout = array<i64: 256, 4, 2, 1>, name = "n", walk = "grid"
+// SM90A-SAME: layout = array<i64: 64, 1, 1, 1>, name = "k", walk = "loop"
+// SM90A-SAME: dot = true, order = array<i64: 1, 0>, persistent = 132 : i64, stages = 4 : i64, tensor
+func.func private @tensor_cores(%x: tensor<4096x1024xbf16> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (4096, 1024)>}, %w: tensor<4096x1024xbf16> {primop.kind = "weight", primop.shape = affine_map<()[n] -> (4096, 1024)>}) -> (tensor<4096x4096xf32> {primop.shape = affine_map<()[n] -> (4096, 4096)>}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = affine_map<()[n] -> (4096, 4096, 1024)>, maps = [#lhs, #rhs]} : (tensor<4096x1024xbf16>, tensor<4096x1024xbf16>) -> tensor<4096x4096x1024xf32>
+  %sum = "primop.sum"(%products) {space = affine_map<()[n] -> (4096, 4096, 1024)>, maps = [#all], dims = array<i64: 2>} : (tensor<4096x4096x1024xf32>) -> tensor<4096x4096xf32>
+  return %sum : tensor<4096x4096xf32>
+}
+
 }

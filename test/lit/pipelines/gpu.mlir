@@ -32,6 +32,7 @@ module attributes {primop.symbols = {seq = array<i64: 1, 64>}} {
 // CHECK-SAME: .target sm_90a
 // CHECK-SAME: .visible .entry main_main_linear(
 // CHECK-SAME: .reqntid 256, 1, 1
+// CHECK-SAME: griddepcontrol.launch_dependents;
 // CHECK-SAME: mbarrier.init
 // CHECK-SAME: griddepcontrol.wait;
 // CHECK-SAME: cp.async.bulk.tensor
@@ -39,7 +40,7 @@ module attributes {primop.symbols = {seq = array<i64: 1, 64>}} {
 // CHECK-SAME: ex2.approx.f32
 // CHECK-SAME: st.global
 
-// Before Hopper one warp multiplies what its lanes have read, the weight past the caches.
+// Before Hopper each warp multiplies what its lanes have read, the weight past the caches.
 // SM80: gpu.binary @kernels
 // SM80-SAME: .target sm_80
 // SM80-SAME: .visible .entry main_main_linear(
