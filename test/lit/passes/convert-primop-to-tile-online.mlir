@@ -1,5 +1,6 @@
 // RUN: tilec-opt %s --pass-pipeline='builtin.module( \
-// RUN:   primop-decompose-softmax, primop-fold-scales, primop-online-reductions, primop-fuse, convert-primop-to-tile{target=sm_90a}, tilec-cse, tilec-dce)' \
+// RUN:   primop-decompose-softmax, primop-fold-scales, primop-online-reductions, primop-fuse, \
+// RUN:   convert-primop-to-tile{target=sm_90a}, tilec-cse, tilec-dce)' \
 // RUN: | FileCheck %s
 
 #query = affine_map<()[n] -> (2, 16)>
@@ -10,7 +11,8 @@
 module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
 
 // Attention of one query is one kernel, whose loops read ahead. They carry, for each thread along the cache, the maximum
-// so far and both sums relative to it. Values are read first; a larger maximum mends the sums by one factor.
+// so far and both sums relative to it. Values are read first; a larger maximum mends the sums by one factor. The factor of the
+// scores is part of the one in their exponential, and each of these is one multiply-add.
 // CHECK-LABEL: func.func @attention_mul(
 // CHECK-SAME: %[[Q:[^:]*]]: memref<2x16xf32>, %[[K:[^:]*]]: memref<2x64x16xf32>, %[[V:[^:]*]]: memref<2x64x16xf32>
 // CHECK-SAME: tile.schedule = {ahead, {{.*}}layout = array<i64: 4096, 1024, 1, 8>, name = "k"
@@ -25,7 +27,9 @@ module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
 // CHECK: %[[LARGER:.*]] = arith.maximumf %[[MAX]], %[[LARGEST]]
 // CHECK: %[[MEND:.*]] = math.exp2
 // CHECK: %[[MENDED:.*]] = arith.mulf %[[MIXED]], %{{.*}}
-// CHECK: "tile.spread"(%{{.*}}) : (vector<1x1x1024xf32>) -> vector<1x1x4096xf32>
+// CHECK: %[[OFFSET:.*]] = "tile.spread"(%{{.*}}) : (vector<1x1x1024xf32>) -> vector<1x1x4096xf32>
+// CHECK: %[[SCALE:.*]] = arith.constant dense<0.36067{{.*}}> : vector<1x1x4096xf32>
+// CHECK: math.fma %{{.*}}, %[[SCALE]], %[[OFFSET]]
 // CHECK: "tile.dot"(%{{.*}}, %{{.*}}, %[[MENDED]])
 // CHECK: arith.mulf %[[TOTAL]], %[[MEND]]
 // CHECK: scf.yield %[[LARGER]]

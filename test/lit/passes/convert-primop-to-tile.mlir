@@ -131,6 +131,28 @@ func.func private @norm(%x: tensor<8x256xf32> {primop.kind = "argument", primop.
 
 // -----
 
+#x = affine_map<() -> (8, 64)>
+#rows = affine_map<() -> (8)>
+#identity = affine_map<(i, j) -> (i, j)>
+
+// A loop of one turn is none, and what was read for its tile is still there: a row of one tile is read once.
+// CHECK-LABEL: func.func @short_norm(
+// CHECK-NOT: scf.for
+// CHECK: %[[TILE:.*]] = "tile.load"
+// CHECK: "tile.reduce"
+// CHECK-NOT: tile.load
+// CHECK: %[[Y:.*]] = arith.mulf %[[TILE]], %{{.*}}
+// CHECK-NEXT: "tile.store"(%[[Y]]
+// CHECK-NEXT: return
+func.func private @short_norm(%x: tensor<8x64xf32> {primop.kind = "argument", primop.shape = #x}) -> (tensor<8x64xf32> {primop.shape = #x}) attributes {primop.kernel} {
+  %largest = "primop.max"(%x) {space = #x, maps = [#identity], dims = array<i64: 1>} : (tensor<8x64xf32>) -> tensor<8xf32>
+  %scale = "primop.recip"(%largest) {space = #rows, maps = [affine_map<(i) -> (i)>]} : (tensor<8xf32>) -> tensor<8xf32>
+  %y = "primop.mul"(%x, %scale) {space = #x, maps = [#identity, affine_map<(i, j) -> (i)>]} : (tensor<8x64xf32>, tensor<8xf32>) -> tensor<8x64xf32>
+  return %y : tensor<8x64xf32>
+}
+
+// -----
+
 #x = affine_map<()[n] -> (64, n)>
 #rows = affine_map<()[n] -> (64)>
 #identity = affine_map<(i, j)[n] -> (i, j)>
