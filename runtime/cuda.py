@@ -125,7 +125,7 @@ class CudaProgram:
         arena = max((e.arena_bytes for e in self.manifest.entries.values()), default=0)
         self._arena = self._allocate(max(arena, 16))
         self._symbols = self._allocate(8 * max(len(self.manifest.symbols), 1))
-        self._entries = {n: self._prepare(e) for n, e in self.manifest.entries.items()}
+        self._entries: dict[str, _Prepared] = {}
 
     # Setting up ---------------------------------------------------------------------------------------------------
 
@@ -150,6 +150,12 @@ class CudaProgram:
         pointer = self._allocate(array.nbytes)
         _check(self._d.cuMemcpyHtoD(pointer, array.ctypes.data, array.nbytes))
         return pointer
+
+    def _entry(self, name: str) -> _Prepared:
+        """An entry point, which gets its memory when it is first used: some have large results."""
+        if name not in self._entries:
+            self._entries[name] = self._prepare(self.manifest.entries[name])
+        return self._entries[name]
 
     def _prepare(self, entry: Entry, weights: Mapping[str, int] | None = None) -> _Prepared:
         """Memory for an entry and its launches; `weights` are addresses of weights that stand in for the program's own."""
@@ -200,7 +206,7 @@ class CudaProgram:
             fetch: Sequence[str] | None = None) -> dict[str, np.ndarray]:
         """Runs an entry point and returns copies of the results named in `fetch` (all of them by default)."""
         _check(self._d.cuCtxSetCurrent(self._context))
-        prepared = self._entries[entry]
+        prepared = self._entry(entry)
         known = {n: symbols.get(n, low) for n, (low, _) in self.manifest.symbols.items()}
         for name, (low, high) in self.manifest.symbols.items():
             if not low <= known[name] <= high:
@@ -299,7 +305,7 @@ class CudaProgram:
     def time(self, entry: str, arguments: Mapping[str, np.ndarray], symbols: Mapping[str, int], repeats: int,
              skip: frozenset[str] = frozenset()) -> list[float]:
         """Milliseconds of device time of each of `repeats` steps of an entry with feedback, without the kernels in `skip`."""
-        prepared = self._entries[entry]
+        prepared = self._entry(entry)
         self.run(entry, arguments, symbols)
         graph = self._capture(prepared, skip)
         prepared.holds = None

@@ -30,6 +30,7 @@ class Engine:
         self.program = program
         symbols = program.manifest.symbols
         self.chunk = symbols["seq"][1]
+        self.long_chunk = symbols["long"][1] if "prefill_long" in program.manifest.entries else 0
         self.context = symbols["past"][1] + 1
         self.vocabulary = int(program.manifest.model["vocab_size"])
         self.length = 0  # tokens whose keys and values are in the cache
@@ -54,11 +55,14 @@ class Engine:
         """Appends tokens; `logits` f32 (vocabulary) and `token` i32 (1), the greedy choice, follow the last of them."""
         array = self._check(tokens)
         results: dict[str, np.ndarray] = {}
-        for start in range(0, array.size, self.chunk):
-            piece = array[start:start + self.chunk]
-            entry, symbols = ("decode", {}) if piece.size == 1 else ("prefill", {"seq": piece.size})
+        while array.size:
+            long = self.chunk < min(array.size, self.long_chunk)
+            piece = array[:self.long_chunk if long else self.chunk]
+            entry, symbols = ("decode", {}) if piece.size == 1 else ("prefill_long", {"long": piece.size}) if long else \
+                ("prefill", {"seq": piece.size})
             results = self.program.run(entry, {"tokens": piece}, {**symbols, "past": self.length}, fetch)
             self.length += piece.size
+            array = array[piece.size:]
         return results
 
     def score(self, tokens: Sequence[int]) -> np.ndarray:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import tilec
 from tilec.errors import ContextLengthError, TilecError
 from tilec.llm import Completion, _StopStrings
+from tilec.runtime.artifact import Entry, Manifest
 from tilec.runtime.cpu import CpuProgram
 from tilec.runtime.engine import Engine
 from tilec.runtime.weights import load_weights
@@ -285,3 +287,42 @@ def test_a_stop_string_over_several_tokens_ends_a_completion(llm: tilec.LLM) -> 
     streamed_text = "".join(llm.stream_tokens(PROMPT, tilec.SamplingParams(max_tokens=16, stop=(stop,)), completion))
     assert streamed_text == completion.text == free.text[:at]
     assert completion.finish == "stop" and len(completion.tokens) < 16
+
+
+@pytest.mark.parametrize(
+    ("tokens", "pieces"),
+    [
+        (1, ["decode"]),
+        (256, ["prefill 256"]),
+        (257, ["prefill_long 257"]),
+        (2304, ["prefill_long 2048", "prefill 256"]),
+        (2049, ["prefill_long 2048", "decode"]),
+        (5000, ["prefill_long 2048", "prefill_long 2048", "prefill_long 904"]),
+    ],
+)
+def test_a_prompt_is_taken_in_the_largest_pieces_that_there_are(tokens: int, pieces: list[str]) -> None:
+    taken = []
+
+    class Recorder:
+        manifest = Manifest(
+            "sm_90a",
+            "gpu",
+            {"seq": (1, 256), "past": (0, 8191), "long": (1, 2048)},
+            {},
+            {},
+            {},
+            dict.fromkeys(("decode", "prefill", "prefill_long"), Entry([], [], {}, {}, 0)),
+            {"vocab_size": 10},
+        )
+
+        def run(self, entry: str, arguments: Any, symbols: Mapping[str, int], fetch: Any = None) -> dict[str, np.ndarray]:
+            length = {k: v for k, v in symbols.items() if k != "past"}
+            assert len(arguments["tokens"]) == next(iter(length.values()), 1)
+            taken.append(" ".join([entry, *(str(v) for v in length.values())]))
+            return {}
+
+        def close(self) -> None: ...
+
+    engine = Engine(Recorder())
+    engine.extend([3] * tokens)
+    assert taken == pieces and engine.length == tokens
