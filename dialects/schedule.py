@@ -28,7 +28,7 @@ from math import prod
 
 from mlir import ir
 
-from tilec.dialects.index_expr import Linear, ceildiv, make_map, map_results
+from tilec.dialects.index_expr import Linear, ceildiv, linear, make_map, map_results
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,15 @@ class Schedule:
     def cluster(self) -> int:
         """Blocks that run one program together."""
         return prod(axis.cluster for axis in self.axes)
+
+    def __str__(self) -> str:
+        """For people: tile, threads and vector of each axis, and what is not as usual."""
+        axes = [f"{a.name} {a.tile}" + (f" by {a.threads} threads" if a.threads > 1 else "") +
+                (f" of {a.vector}" if a.vector > 1 else "") + (f" over {a.cluster} blocks" if a.cluster > 1 else "")
+                for a in self.axes if a.extent != linear(1)]
+        rest = [f"{self.stages} stages on tensor cores"] if self.tensor else ["a tensor core a warp"] if self.twin >= 0 else []
+        rest += [f"{self.persistent} blocks walk over the programs"] if self.persistent else []
+        return ", ".join([*axes, *rest])
 
     def to_attribute(self, symbols: int) -> ir.Attribute:
         """The attribute `tile.schedule`, in the current context."""

@@ -283,6 +283,14 @@ def test_code_that_this_machine_cannot_run_is_refused_and_not_tried(cli: Cli, mo
 # Artifacts ------------------------------------------------------------------------------------------------------------
 
 
+def test_compile_verbosely_says_how_every_kernel_is_scheduled(cli: Cli, model: Path, tmp_path: Path) -> None:
+    done = cli("compile", model, "--target", "sm_90a", "-o", tmp_path / "made", "-v")
+    assert done.code == 0, done.err
+    names = json.loads((tmp_path / "made" / "manifest.json").read_text())["kernels"]
+    said = {line.split(":")[0] for line in done.out.splitlines()}
+    assert {n for n in names if "_and_" not in n} <= said  # those of a merged launch are said one by one
+
+
 def test_compile_says_what_it_wrote_and_the_artifact_runs(cli: Cli, model: Path, tmp_path: Path) -> None:
     result = cli("compile", model, "-o", tmp_path / "a", "--target", "cpu", "--dtype", "f32", "--context", CONTEXT)
     assert (result.code, result.out.startswith(f"{tmp_path / 'a'}: ")) == (0, True)

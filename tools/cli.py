@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import sys
@@ -82,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     compiling = commands.add_parser("compile", help="compile a model to an artifact")
     _add_model(compiling)
     compiling.add_argument("-o", "--output", required=True, type=Path, metavar="DIR", help="folder for the artifact")
+    compiling.add_argument("-v", "--verbose", action="store_true", help="say how each kernel is scheduled, and why")
     compiling.set_defaults(run=_compile)
 
     generate = commands.add_parser("generate", help="answer a prompt")
@@ -133,6 +135,10 @@ def _progress(text: str) -> None:
 
 def _compile(options: argparse.Namespace) -> int:
     start = time.perf_counter()
+    if options.verbose:
+        log = logging.getLogger("tilec.schedules")
+        log.handlers, log.propagate = [logging.StreamHandler(sys.stdout)], False
+        log.setLevel(logging.INFO)
     artifact = tilec.compile(options.model, options.output, options.target, options.dtype,
                              options.context, _progress)
     manifest = artifact.manifest

@@ -228,6 +228,7 @@ class GpuPlan(Plan):
         fitting = [shape for shape in sorted(shapes, reverse=False) if self._fits_columns(columns, shape[2])]
         if not fitting:
             return None
+        self.considered = [(time, f"{64 * g} x {w * len(stage)}") for time, g, w in fitting]
         _, groups, width = fitting[0]
         programs = self._tensor_programs(rows[0], columns, 64 * groups, width)
         self.set(rows[0], 2, 32 * groups)

@@ -81,6 +81,7 @@ class Plan:
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
+        self.considered: list[tuple[float, str]] = []  # cycles that a shape would take, and the shape
         self.tile = [1] * len(structure.extents)
         self.threads = [1] * len(structure.extents)
         self.vector = [1] * len(structure.extents)

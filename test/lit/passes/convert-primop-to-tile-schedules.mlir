@@ -91,9 +91,9 @@ func.func private @matrix_vector(%x: tensor<1024xbf16> {primop.kind = "argument"
   return %sum : tensor<1024xf32>
 }
 
-// A product of 16-bit matrices that are both contiguous along the depth goes through tensor cores: eight warps of 16 rows each,
-// four lanes along the columns, as much of the depth as a swizzle spans, and as many tiles of both on their way as fit. Where
-// there are more programs than multiprocessors, one block for each of these walks over them.
+// A product of 16-bit matrices that are both contiguous along the depth goes through tensor cores: eight warps of 16 rows
+// each, four lanes along the columns, as much of the depth as a swizzle spans, and as many tiles of both on their way as fit.
+// Where there are more programs than multiprocessors, one block for each of these walks over them.
 // SM90A-LABEL: func.func @tensor_cores(
 // SM90A-SAME: layout = array<i64: 128, 64, 1, 1>, name = "m", walk = "grid", warps = 8
 // SM90A-SAME: layout = array<i64: 256, 4, 2, 1>, name = "n", walk = "grid"

@@ -7,9 +7,9 @@
 module {
 module @kernels {
 
-// A row that all threads of a block make lies along them as they are numbered, whatever other axes they have. What all hold is
-// combined by warps and then through shared memory; the row itself is shared memory, and no thread reads it before all have
-// stored their part.
+// A row that all threads of a block make lies along them as they are numbered, whatever other axes they have. What all hold
+// is combined by warps and then through shared memory; the row itself is shared memory, and no thread reads it before all
+// have stored their part.
 // CHECK-LABEL: func.func @row(
 // CHECK-SAME: %[[X:[^:]*]]: memref<256xf32, 1>, %[[W:[^:]*]]: memref<4096xbf16, 1>
 // CHECK-SAME: kernel.block = 64 : i64
