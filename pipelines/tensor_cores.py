@@ -258,8 +258,9 @@ class TensorCores(ThreadReductions):
         Which elements meet in a step does not matter, as long as both operands agree: so both are read in 16-byte runs.
         """
         lhs, rhs, acc = (self.tiles[v] for v in (op.lhs, op.rhs, op.acc))
-        row = next(i for i, n in enumerate(lhs.layout.registers) if n > 1 and i != op.depth)
-        if lhs.layout.length != 8 or rhs.layout.length != 8 or acc.layout.length != 2 or lhs.layout.registers[row] % 2:
+        row = next((i for i, n in enumerate(lhs.layout.registers) if n > 1 and i != op.depth), op.depth)
+        if lhs.layout.length != 8 or rhs.layout.length != 8 or acc.layout.length != 2 or row == op.depth or \
+                lhs.layout.registers[row] % 2:
             raise PassFailure("the layout of a tile is not that of a tensor core's operands", op.operation.location)
 
         def words(values: dict[Coordinates, ir.Value], at: Coordinates) -> list[ir.Value]:

@@ -172,8 +172,8 @@ class GpuPlan(Plan):
         d = next((a for a in s.inner if self.contiguous(cache, (a, 2))), None)
         shared = {atom for a in cache for atom in a.offset.atoms()}
         rows = [a for a in s.grid if s.extents[a] != linear(1) and Dim(a) not in shared]
-        rows.sort(key=lambda a: (s.extents[a].is_constant, -largest(s, a)))  # heads that share all keys are not them
-        if d is not None and rows and largest(s, rows[0]) > FEW_ROWS:
+        rows = [a for a in rows if not s.extents[a].is_constant]  # heads that share all keys are not them
+        if d is not None and len(rows) == 1 and self.target.wgmma:
             return self._online_tensor(rows[0], t, d)
         if d is None or not s.extents[d].is_constant:
             return self.schedule(dot=True)

@@ -14,7 +14,7 @@ from mlir import ir
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Linear, linear
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.fuse import REDUCTIONS, STAGED, is_contraction
+from tilec.pipelines.primop.fuse import ONLINE, REDUCTIONS, STAGED, is_contraction
 from tilec.pipelines.primop.outline import body_of, extents_of, functions
 from tilec.runtime.artifact import ITEM_BYTES
 
@@ -41,7 +41,7 @@ class StageRows(Pass):
         users = [use.owner for use in op.operation.results[0].uses]
         if length is None or length * ITEM_BYTES[str(primop.element_type(op.operation.results[0]))] > self.bytes or not users:
             return False
-        if not all(isinstance(u, primop.Mul) and all(is_contraction(s.owner) for s in u.result.uses) for u in users):
+        if not all(isinstance(u, primop.Mul) and all(_stands_alone(s.owner) for s in u.result.uses) for u in users):
             return False
         below = _below(op)
         reductions = [o for o in below if isinstance(o, REDUCTIONS)]
@@ -49,6 +49,11 @@ class StageRows(Pass):
             not is_contraction(o) and len(o.dims) == 1 and primop.space_of(o)[o.dims[0]] == linear(length) and
             all(e == linear(1) for e in extents_of(o.result)) for o in reductions) and \
             not any(isinstance(o, primop.Gather | primop.Scatter | primop.Softmax) for o in below)
+
+
+def _stands_alone(op: ir.OpView) -> bool:
+    """Whether an op is a contraction, and no part of a chain that one loop computes."""
+    return is_contraction(op) and ONLINE not in op.operation.attributes
 
 
 def _length(value: ir.Value) -> int | None:

@@ -18,7 +18,8 @@ from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import Linear, linear, make_map
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.outline import body_of, functions
+from tilec.pipelines.primop.outline import body_of
+from tilec.pipelines.tile import tile_functions
 
 GROUP = 16  # programs along the fastest axis that run one after the other
 
@@ -32,12 +33,9 @@ class Persist(Pass):
 
     def run(self, op: ir.OpView) -> None:
         symbols = list(primop.symbol_ranges(op.operation))
-        for nested in op.regions[0].blocks[0].operations:
-            if nested.operation.name == "builtin.module":
-                for function in functions(nested, "tile.kernel"):
-                    schedule = Schedule.from_attribute(function.attributes["tile.schedule"])
-                    if schedule.tensor and schedule.persistent:
-                        _persist(function, schedule, symbols)
+        for function, schedule in tile_functions(op):
+            if schedule.tensor and schedule.persistent:
+                _persist(function, schedule, symbols)
 
 
 def _persist(function: ir.OpView, schedule: Schedule, symbols: list[str]) -> None:

@@ -17,9 +17,9 @@ from mlir.dialects import arith, scf
 
 from tilec.dialects import tile
 from tilec.dialects.index_expr import Dim, dim, map_results
-from tilec.dialects.schedule import Schedule
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.outline import body_of, functions
+from tilec.pipelines.primop.outline import body_of
+from tilec.pipelines.tile import tile_functions
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,9 @@ class Prefetch(Pass):
     anchor = "builtin.module"
 
     def run(self, op: ir.OpView) -> None:
-        for nested in op.regions[0].blocks[0].operations:
-            if nested.operation.name == "builtin.module":
-                for function in functions(nested, "tile.kernel"):
-                    if Schedule.from_attribute(function.attributes["tile.schedule"]).ahead:
-                        _visit(body_of(function))
+        for function, schedule in tile_functions(op):
+            if schedule.ahead:
+                _visit(body_of(function))
 
 
 def _visit(block: ir.Block) -> None:
@@ -94,14 +92,15 @@ def _turns(load: tile.Load, place: ir.AffineMap | None, loop: scf.ForOp) -> bool
 
 
 def _earliest(loop: scf.ForOp, loads: list[tile.Load]) -> ir.OpView:
-    """Where the first tiles can be read: before the loops that come before, if what they need is known there."""
+    """Where the first tiles can be read: before the loops that come before, if what they need is known there and nothing is
+    written in between."""
     needed = {v for o in loads for v in o.operands} | {loop.lowerBound}
     place: ir.OpView = loop
     for op in reversed(list(loop.operation.block.operations)):
-        if isinstance(op, scf.ForOp) and op.operation.is_before_in_block(loop.operation):
-            place = op
-        elif any(r in needed for r in op.operation.results) and op.operation.is_before_in_block(loop.operation):
-            break
+        if op.operation.is_before_in_block(loop.operation):
+            if any(r in needed for r in op.operation.results) or isinstance(op, tile.Barrier) or _stores(op):
+                break
+            place = op if isinstance(op, scf.ForOp) else place
     return place
 
 

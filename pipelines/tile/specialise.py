@@ -14,10 +14,10 @@ from mlir import ir
 from mlir.dialects import scf
 
 from tilec.dialects import tile
-from tilec.dialects.schedule import Schedule
 from tilec.pipelines.effects import is_pure
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.outline import body_of, functions
+from tilec.pipelines.primop.outline import body_of
+from tilec.pipelines.tile import tile_functions
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,9 @@ class Specialise(Pass):
     anchor = "builtin.module"
 
     def run(self, op: ir.OpView) -> None:
-        for nested in op.regions[0].blocks[0].operations:
-            if nested.operation.name == "builtin.module":
-                for function in functions(nested, "tile.kernel"):
-                    schedule = Schedule.from_attribute(function.attributes["tile.schedule"])
-                    if schedule.tensor and schedule.stages > 1:
-                        _specialise(body_of(function))
+        for function, schedule in tile_functions(op):
+            if schedule.tensor and schedule.stages > 1:
+                _specialise(body_of(function))
 
 
 def _specialise(block: ir.Block) -> None:

@@ -26,8 +26,9 @@ from tilec.dialects import tile
 from tilec.dialects.index_expr import Dim, dim, make_map, map_results
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.passes import Pass, PassFailure
-from tilec.pipelines.primop.outline import body_of, functions
+from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import defining_op, offset_of
+from tilec.pipelines.tile import tile_functions
 
 
 @dataclass(frozen=True)
@@ -38,15 +39,12 @@ class Stage(Pass):
     anchor = "builtin.module"
 
     def run(self, op: ir.OpView) -> None:
-        for nested in op.regions[0].blocks[0].operations:
-            if nested.operation.name == "builtin.module":
-                for function in functions(nested, "tile.kernel"):
-                    schedule = Schedule.from_attribute(function.attributes["tile.schedule"])
-                    if schedule.tensor:
-                        stager = _Stager(body_of(function), schedule)
-                        for loop in list(_loops(body_of(function))):
-                            stager.stage(loop.body, loop)
-                        stager.stage(body_of(function), None)
+        for function, schedule in tile_functions(op):
+            if schedule.tensor:
+                stager = _Stager(body_of(function), schedule)
+                for loop in list(_loops(body_of(function))):
+                    stager.stage(loop.body, loop)
+                stager.stage(body_of(function), None)
 
 
 def _loops(block: ir.Block) -> Iterator[scf.ForOp]:
