@@ -113,7 +113,7 @@ def _place_shared(function: ir.OpView, name: str) -> None:
         kind, symbol = ir.MemRefType(op.result.type), op.symbol
         if not dynamic and symbol not in declared:
             with ir.InsertionPoint(function):
-                llvm.GlobalOp(ir.Type.parse(f"!llvm.array<{prod(kind.shape)} x {kind.element_type}>"), f"{name}_{symbol}",
+                llvm.GlobalOp(ir.Type.parse(f"!llvm.array<{_room(kind)} x {kind.element_type}>"), f"{name}_{symbol}",
                               ir.Attribute.parse("#llvm.linkage<internal>"), addr_space=3, alignment=aligns[symbol])
             declared.add(symbol)
         with op.operation.location, ir.InsertionPoint(op):
@@ -128,6 +128,12 @@ def _place_shared(function: ir.OpView, name: str) -> None:
 def _shared_bytes(op: kernel.Shared) -> int:
     kind = ir.MemRefType(op.result.type)
     return prod(kind.shape) * ITEM_BYTES[str(kind.element_type)]
+
+
+def _room(kind: ir.MemRefType) -> int:
+    """Elements to declare: whole 16 bytes, up to where LLVM may read past the end of what it knows is aligned."""
+    each = 16 // ITEM_BYTES[str(kind.element_type)]
+    return -(-prod(kind.shape) // each) * each
 
 
 def _apply_rules(block: ir.Block) -> None:

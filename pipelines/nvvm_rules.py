@@ -283,45 +283,30 @@ def _steps(op: kernel.Wgmma, rows: int, transposed: bool) -> list[int]:
 
 @rule(kernel.Wgmma)
 def _wgmma(op: ir.OpView) -> list[ir.Value]:
-    wide, values = ir.IntegerType.get_signless(64), list(op.acc)
-    transposed = bool(op.transposed)
-    base = _descriptor(op.rhs, op.rhs_offset, op.element, op.rhs_rows * SPAN if transposed else 16)
-    rhs = [arith.addi(base, arith.constant(wide, step)) for step in _steps(op, op.rhs_rows, transposed)]
+    """Fence, steps and commit in one piece of assembly: nothing, not even a zero for acc, may come between them."""
+    word, values, transposed = ir.IntegerType.get_signless(32), list(op.acc), bool(op.transposed)
+    rhs = _descriptor(op.rhs, op.rhs_offset, op.element, op.rhs_rows * SPAN if transposed else 16)
     if op.lhs_registers:
-        return _wgmma_of_registers(op, rhs)
-    struct = _struct(len(values))
-    total = llvm.mlir_undef(struct)
-    for i, value in enumerate(values):
-        total = llvm.insertvalue(total, value, ir.DenseI64ArrayAttr.get([i]))
-    lhs = _descriptor(op.lhs[0], op.lhs_offset[0], op.element, 16)
-    kind = ir.Attribute.parse(f"#nvvm.wgmma_type<{op.element}>")
-    shape = ir.Attribute.parse(f"#nvvm.shape<m = 64, n = {op.columns}, k = 16>")
-    one, keep, f32_kind, row, column = (ir.Attribute.parse(f"#nvvm.{text}") for text in (
-        "wgmma_scale_out<one>", "wgmma_scale_in<one>", "wgmma_type<f32>", "mma_layout<row>", "mma_layout<col>"))
-    nvvm.wgmma_fence_aligned()
-    for step, right in zip(_steps(op, op.lhs_rows, False), rhs, strict=True):
-        left = arith.addi(lhs, arith.constant(wide, step))
-        total = nvvm.WgmmaMmaAsyncOp(struct, total, left, right, shape, kind, kind, f32_kind, one, keep, keep, row,
-                                     row if transposed else column).results_
-    nvvm.wgmma_commit_group_sync_aligned()
-    return _members(total, len(values))
-
-
-def _wgmma_of_registers(op: kernel.Wgmma, rhs: list[ir.Value]) -> list[ir.Value]:
-    """The left operand in registers, which only assembly can say; fence, steps and commit in one, so that nothing moves in."""
-    values, word = list(op.acc), ir.IntegerType.get_signless(32)
-    pairs = [llvm.bitcast(word, v) for v in op.lhs_registers]
+        lhs, kind = [llvm.bitcast(word, v) for v in op.lhs_registers], "r"
+    else:
+        lhs, kind = [_descriptor(op.lhs[0], op.lhs_offset[0], op.element, 16)], "l"
     count = len(values)
     acc = ", ".join(f"${i}" for i in range(count))
-    lines = ["{ .reg .pred add; setp.ne.b32 add, 1, 0; wgmma.fence.sync.aligned;"]
-    for step in range(len(rhs)):
-        left = ", ".join(f"${count + 4 * step + i}" for i in range(4))
-        right = count + len(pairs) + step
-        lines.append(f"wgmma.mma_async.sync.aligned.m64n{op.columns}k16.f32.{op.element}.{op.element} {{{acc}}}, {{{left}}}, "
-                     f"${right}, add, 1, 1, {int(bool(op.transposed))};")
+    lines = ["{ .reg .pred add; .reg .b64 left, right; setp.ne.b32 add, 1, 0; wgmma.fence.sync.aligned;"]
+    steps = zip(_steps(op, op.lhs_rows, False), _steps(op, op.rhs_rows, transposed), strict=True)
+    for step, (left, right) in enumerate(steps):
+        lines.append(f"add.s64 right, ${count + len(lhs)}, {right};")
+        if op.lhs_registers:
+            operand = "{" + ", ".join(f"${count + 4 * step + i}" for i in range(4)) + "}"
+        else:
+            lines.append(f"add.s64 left, ${count}, {left};")
+            operand = "left"
+        flags = f"add, 1, 1, {int(transposed)}" if op.lhs_registers else f"add, 1, 1, 0, {int(transposed)}"
+        lines.append(f"wgmma.mma_async.sync.aligned.m64n{op.columns}k16.f32.{op.element}.{op.element} {{{acc}}}, {operand}, "
+                     f"right, {flags};")
     lines.append("wgmma.commit_group.sync.aligned; }")
-    constraints = ",".join([*["=f"] * count, *["r"] * len(pairs), *["l"] * len(rhs), *map(str, range(count)), "~{memory}"])
-    total = llvm.inline_asm(_struct(count), [*pairs, *rhs, *values], " ".join(lines), constraints, has_side_effects=True,
+    constraints = ",".join([*["=f"] * count, *[kind] * len(lhs), "l", *map(str, range(count)), "~{memory}"])
+    total = llvm.inline_asm(_struct(count), [*lhs, rhs, *values], " ".join(lines), constraints, has_side_effects=True,
                             asm_dialect=0)
     return _members(total, count)
 

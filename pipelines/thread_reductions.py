@@ -71,7 +71,7 @@ class ThreadReductions(FragmentLowering):
             self.strides[i] = self.strides[other]
         self.whole = {i for i, a in enumerate(schedule.axes) if a.lanes_of == "*"}  # on all threads
         for i in self.whole:
-            self.coordinates[i], self.strides[i] = self.thread_number, 1
+            self.coordinates[i], self.strides[i] = self._digit(1, schedule.threads, padded), 1
 
     def _digit(self, stride: int, base: int, bounded: bool) -> ir.Value:
         value = arith.divui(self.thread_number, self._index(stride)) if stride > 1 else self.thread_number

@@ -1426,7 +1426,7 @@ def attend(text: str, name: str, grid: int, dtype: str, context: int, head_dim: 
     )
     keys[:, length:], values[:, length:] = (0xFFFF, 0xFFFF) if dtype == "bf16" else (np.nan, np.nan)
     memory = Memory()
-    pointers = [memory.alloc(each) for each in (query, keys, values, query.nbytes, np.array([length - 1]))]
+    pointers = [memory.alloc(each) for each in (query, keys, values, query.nbytes, np.full(3, length - 1))]
     kernel = parse(text).kernel(name)
     report = kernel.launch(grid=grid, args=pointers, memory=memory, pending=pointers[:4])
     assert report.waited and report.launched_dependents

@@ -557,7 +557,7 @@ MISTAKES: dict[str, Edit] = {  # a pattern, what stands in its place, and what i
     "no wait before the end": (r"wgmma\.wait_group\S+\s+0;", "", "wgmma in flight: it owns a register"),
     "no fence before products": (r"wgmma\.fence[^;]*;", "", "no wgmma.fence before the first wgmma"),
     "products that are not committed": (r"wgmma\.commit[^;]*;", "", "may still be reading"),
-    "another step along the depth": (DESCRIPTOR + r"(?<=86)", plus(2), None),
+    "another step along the depth": (r"(add\.s64 right, %\w+, )(2);", lambda found: found[1] + "4;", None),
     "another distance of rows": (DESCRIPTOR, plus(-32 << 32), None),
     "no swizzle": (DESCRIPTOR, plus(-1 << 62), None),
     "rows for columns": (r"(bulk\.tensor[^{]*\{)(%\w+), (%\w+)", r"\1\3, \2", None),

@@ -60,7 +60,7 @@ def matvec_shape(rows: int, steps: int, together: int, wanted: int = 0) -> tuple
     if not shapes:  # too long for the threads of a block: a loop
         return LOADS_IN_FLIGHT, GPU_THREADS, 1, GPU_THREADS, 2
     _, loads, registers, threads, each, block = min(shapes)
-    needed = 4 * loads + 4 * registers + OTHER_REGISTERS
+    needed = 4 * loads + 4 * registers + OTHER_REGISTERS * (1 if registers * threads == steps else 2)  # masks take some
     return registers, threads, each, block, max(1, min(THREADS // block, REGISTERS // (block * -(-needed // 8) * 8)))
 
 

@@ -121,30 +121,24 @@ func.func @copy(%x: memref<64xbf16, 1>, %table: memref<1xi64, 1>, %map: memref<1
   return
 }
 
-// A product is a fence, an instruction for every 16 of the depth, and a commit. Operands are described by their address in
-// units of 16 bytes, 1024 bytes between groups of eight rows, and the swizzle of 128 bytes; a step is 32 bytes further, and
-// after four of them in the next block, 64 rows of 128 bytes away.
+// A product is one piece of assembly: a fence, an instruction for every 16 of the depth, and a commit, so that nothing comes
+// between them. Operands are described by their address in units of 16 bytes, 1024 bytes between groups of eight rows, and the
+// swizzle of 128 bytes; a step is 32 bytes further, and after four of them in the next block, 64 rows of 128 bytes away.
 // CHECK-LABEL: llvm.func @products(
 // CHECK-DAG: %[[KIND:.*]] = arith.constant 4611686293305360384 : i64
-// CHECK-DAG: %[[NEXT:.*]] = arith.constant 512 : i64
 // CHECK: %[[PLACE:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
 // CHECK: %[[BITS:.*]] = arith.andi %[[PLACE]], %c262143_i32
 // CHECK: %[[UNITS:.*]] = arith.shrui %[[BITS]], %c4_i32
 // CHECK: %[[WIDE:.*]] = arith.extui %[[UNITS]] : i32 to i64
 // CHECK: %[[B:.*]] = arith.ori %[[WIDE]], %[[KIND]] : i64
-// CHECK: %[[B1:.*]] = arith.addi %[[B]], %c2_i64
-// CHECK: %[[B2:.*]] = arith.addi %[[B]], %c4_i64
-// CHECK: %[[B3:.*]] = arith.addi %[[B]], %c6_i64
-// CHECK: %[[B4:.*]] = arith.addi %[[B]], %c64_i64
 // CHECK: %[[A:.*]] = arith.ori
-// CHECK: nvvm.wgmma.fence.aligned
-// CHECK: nvvm.wgmma.mma_async %[[A]], %[[B]], %{{.*}}, <m = 64, n = 8, k = 16>, D[<f32>, <one>], A[<bf16>, <one>, <row>], B[<bf16>, <one>, <col>]
-// CHECK: nvvm.wgmma.mma_async %{{.*}}, %[[B1]],
-// CHECK: nvvm.wgmma.mma_async %{{.*}}, %[[B2]],
-// CHECK: nvvm.wgmma.mma_async %{{.*}}, %[[B3]],
-// CHECK: %[[A4:.*]] = arith.addi %[[A]], %[[NEXT]]
-// CHECK: nvvm.wgmma.mma_async %[[A4]], %[[B4]],
-// CHECK-NEXT: nvvm.wgmma.commit.group.sync.aligned
+// CHECK: llvm.inline_asm has_side_effects asm_dialect = att "{ {{.*}} wgmma.fence.sync.aligned;
+// CHECK-SAME: add.s64 right, $5, 0; add.s64 left, $4, 0; wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, left, right, add, 1, 1, 0, 0;
+// CHECK-SAME: add.s64 right, $5, 2; add.s64 left, $4, 2; wgmma.mma_async
+// CHECK-SAME: add.s64 right, $5, 4; add.s64 left, $4, 4; wgmma.mma_async
+// CHECK-SAME: add.s64 right, $5, 6; add.s64 left, $4, 6; wgmma.mma_async
+// CHECK-SAME: add.s64 right, $5, 64; add.s64 left, $4, 512; wgmma.mma_async
+// CHECK-SAME: wgmma.commit_group.sync.aligned; }", "=f,=f,=f,=f,l,l,0,1,2,3,~{memory}" %[[A]], %[[B]],
 func.func @products(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 128 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
   %c0 = arith.constant 0 : index
   %slot = "kernel.thread_id"() : () -> index
@@ -157,17 +151,14 @@ func.func @products(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes 
 }
 
 // A right operand that lies with the reduced axis along rows is read along them, 16 rows a step; how far its blocks of columns
-// are apart is part of the description. A left operand in registers, four pairs a step, needs assembly, with the fence and the
-// commit in it.
+// are apart is part of the description. A left operand in registers has four pairs a step.
 // CHECK-LABEL: llvm.func @transposed(
 // CHECK-DAG: %[[KIND:.*]] = arith.constant 4611686293322072064 : i64
 // CHECK: %[[B:.*]] = arith.ori %{{.*}}, %[[KIND]] : i64
-// CHECK: %[[B1:.*]] = arith.addi %[[B]], %c128_i64
-// CHECK: llvm.inline_asm has_side_effects asm_dialect = att "{ .reg .pred add; setp.ne.b32 add, 1, 0; wgmma.fence.sync.aligned;
-// CHECK-SAME: wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, {$4, $5, $6, $7}, $12, add, 1, 1, 1;
-// CHECK-SAME: wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, {$8, $9, $10, $11}, $13, add, 1, 1, 1;
-// CHECK-SAME: wgmma.commit_group.sync.aligned; }", "=f,=f,=f,=f,r,r,r,r,r,r,r,r,l,l,0,1,2,3,~{memory}"
-// CHECK-SAME: %[[B]], %[[B1]],
+// CHECK: llvm.inline_asm has_side_effects asm_dialect = att "{ {{.*}} wgmma.fence.sync.aligned;
+// CHECK-SAME: add.s64 right, $12, 0; wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, {$4, $5, $6, $7}, right, add, 1, 1, 1;
+// CHECK-SAME: add.s64 right, $12, 128; wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, {$8, $9, $10, $11}, right, add, 1, 1, 1;
+// CHECK-SAME: wgmma.commit_group.sync.aligned; }", "=f,=f,=f,=f,r,r,r,r,r,r,r,r,l,0,1,2,3,~{memory}" {{.*}}%[[B]],
 func.func @transposed(%x: memref<64xf32, 1>, %p: memref<64xbf16, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read", "read"], kernel.block = 128 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
   %c0 = arith.constant 0 : index
   %slot = "kernel.thread_id"() : () -> index
