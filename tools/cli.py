@@ -83,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     compiling = commands.add_parser("compile", help="compile a model to an artifact")
     _add_model(compiling)
     compiling.add_argument("-o", "--output", required=True, type=Path, metavar="DIR", help="folder for the artifact")
+    compiling.add_argument("--batch", type=int, default=1, metavar="N", help="sequences at once, up to 8 (default 1)")
     compiling.add_argument("-v", "--verbose", action="store_true", help="say how each kernel is scheduled, and why")
     compiling.set_defaults(run=_compile)
 
@@ -140,7 +141,7 @@ def _compile(options: argparse.Namespace) -> int:
         log.handlers, log.propagate = [logging.StreamHandler(sys.stdout)], False
         log.setLevel(logging.INFO)
     artifact = tilec.compile(options.model, options.output, options.target, options.dtype,
-                             options.context, _progress)
+                             options.context, _progress, options.batch)
     manifest = artifact.manifest
     size = sum(map(len, artifact.files.values()))
     print(f"{options.output}: {len(manifest.kernels)} kernels for {manifest.target}, {size / 1e3:.0f} kB, "

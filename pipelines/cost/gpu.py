@@ -21,13 +21,16 @@ ONE_BLOCK = 1 << 15  # elements that one block may walk alone
 QUERIES = 4  # heads of one group that share a read of the cache
 KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them
 LOADS_IN_FLIGHT = 4  # 16-byte loads of one thread
-FEW_ROWS = 8  # up to here a product reads its matrix as one of a vector does
+FEW_ROWS = 8  # up to here a product takes the time of reading its matrix
 TILE_DEPTH = 64  # along the reduced axis: 128 bytes, the span of a swizzle
 MOST_STAGES = 6
 PERSISTENT_WAVES = 1  # programs of each block beyond which it pays to walk over them
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
+MOST_STAGES_FEW_ROWS = 12
 MULTIPLY_ADDS = 2048  # of 16-bit elements that a multiprocessor's tensor cores make in a cycle
 FETCHED_BYTES = 40  # that a multiprocessor gets from the second-level cache in a cycle
+READ_BYTES = 19  # its share of what memory gives in a cycle
+FILLED_BYTES = 100  # that TMA writes to shared memory in a cycle, zeros outside the source as well
 FIXED_CYCLES = 4000  # until a block has its first tile, and while it stores its result
 ROW_LOADS = 16  # the same where a program makes a row first, which must pay for more of the matrix
 LONGEST_ROW = 640  # threads that may share a row of a matrix
@@ -212,7 +215,7 @@ class GpuPlan(Plan):
         rows = [a for a in roles.left if s.extents[a] != linear(1)]
         columns = [a for a in roles.right if s.extents[a] != linear(1)]
         if not (self.target.wgmma and len(s.stages) == 1 and not s.inner and not s.nested and len(rows) == 1 and columns
-                and len(roles.reduced) == 1 and all(r.contraction for r in stage) and largest(s, rows[0]) > FEW_ROWS
+                and len(roles.reduced) == 1 and all(r.contraction for r in stage)
                 and s.extents[k].is_constant and s.extents[k].constant >= TILE_DEPTH):
             return None
         for reduction in stage:
@@ -223,9 +226,11 @@ class GpuPlan(Plan):
             if not all(self.contiguous(side, (k, TILE_DEPTH)) and all(self._in_rows(a, row, k) for a in side)
                        for side, row in zip(contraction_operands(s, reduction), (rows[0], columns[-1]), strict=True)):
                 return None
+        few = largest(s, rows[0]) <= FEW_ROWS
+        most = 128 if few else 256  # columns, so that a ring has several slots
         shapes = [(self._tensor_time(rows[0], columns, k, groups, width, len(stage)), groups, width)
-                  for groups in (2, 1) for width in (256, 128, 64, 32) if width * len(stage) <= 256]
-        fitting = [shape for shape in sorted(shapes, reverse=False) if self._fits_columns(columns, shape[2])]
+                  for groups in ((1,) if few else (2, 1)) for width in (256, 128, 64, 32) if width * len(stage) <= most]
+        fitting = [shape for shape in sorted(shapes) if self._fits_columns(columns, shape[2])]
         if not fitting:
             return None
         self.considered = [(time, f"{64 * g} x {w * len(stage)}") for time, g, w in fitting]
@@ -236,9 +241,14 @@ class GpuPlan(Plan):
         self.set(k, TILE_DEPTH)
         slot = 2 * TILE_DEPTH * (64 * groups + width * len(stage))
         sms = self.target.multiprocessors
-        schedule = self.schedule([a for a in s.grid if a != rows[0]] + [rows[0]], dot=True, tensor=True,
-                                 stages=min(MOST_STAGES, (self.target.shared_bytes - (8 << 10)) // slot),
-                                 persistent=sms if programs > PERSISTENT_WAVES * sms else 0)
+        order = [a for a in s.grid if a != rows[0]] + [rows[0]]
+        if few:  # two blocks share a multiprocessor: one reads while the other begins or ends
+            schedule = self.schedule(order, dot=True, tensor=True, resident=2, stages=min(
+                MOST_STAGES_FEW_ROWS, (self.target.shared_bytes // 2 - (4 << 10)) // slot))
+        else:
+            schedule = self.schedule(order, dot=True, tensor=True,
+                                     stages=min(MOST_STAGES, (self.target.shared_bytes - (8 << 10)) // slot),
+                                     persistent=sms if programs > PERSISTENT_WAVES * sms else 0)
         return schedule.with_axis(rows[0], warps=4 * groups)
 
     def _warps(self, roles: Roles, k: int) -> Schedule | None:
@@ -305,14 +315,22 @@ class GpuPlan(Plan):
         return -(-largest(s, row) // height) * -(-prod(largest(s, a) for a in columns) // width) * others
 
     def _tensor_time(self, row: int, columns: list[int], k: int, groups: int, width: int, together: int) -> float:
-        """Cycles that a product takes in tiles of some shape: waves of blocks, each at the rate of its slowest part."""
+        """Cycles that a product takes in tiles of some shape: waves of blocks, each at the rate of its slowest part.
+
+        With few rows nothing is faster than reading the matrix; of the shapes that are as fast, the one with least to do.
+        """
         s = self.structure
         height, steps = 64 * groups, -(-largest(s, k) // TILE_DEPTH)
         blocks = self._tensor_programs(row, columns, height, width)
         multiply = height * width * together * TILE_DEPTH / MULTIPLY_ADDS
-        fetch = 2 * TILE_DEPTH * (height + width * together) / FETCHED_BYTES
+        filled = 2 * TILE_DEPTH * (height + width * together)
+        fetched = 2 * TILE_DEPTH * (min(height, largest(s, row)) + width * together)
         waves = -(-blocks // self.target.multiprocessors)
-        return waves * (steps * max(multiply, fetch) + FIXED_CYCLES)
+        time = waves * (steps * max(multiply, fetched / FETCHED_BYTES, filled / FILLED_BYTES) + FIXED_CYCLES)
+        if largest(s, row) > FEW_ROWS:
+            return time
+        read = 2.0 * largest(s, k) * prod(largest(s, a) for a in columns) * together
+        return max(time, read / (READ_BYTES * self.target.multiprocessors)) + time / 1000
 
     def _vector_matrix(self, k: int, n: int, matrix: Sequence[Access]) -> Schedule:
         """One row times a matrix that is contiguous along what is kept: threads along both, partial sums over k."""
