@@ -150,12 +150,13 @@ def _load_remote(op: ir.OpView) -> ir.Value:
     element = element_of(kind)
     address = llvm.ptrtoint(word, address_of(op.buffer, op.offset, element))
     rank = arith.index_cast(word, op.rank)
-    if ITEM_BYTES[str(element)] != 4:
-        raise PassFailure(f"only 4-byte elements are read from another block, not {kind}", op.operation.location)
-    register = "=f" if str(element) == "f32" else "=r"
+    size = ITEM_BYTES[str(element)]
+    if size not in (4, 8) or (size == 8 and isinstance(kind, ir.VectorType)):
+        raise PassFailure(f"words of 4 or 8 bytes are read from another block, not {kind}", op.operation.location)
+    register = "=f" if str(element) == "f32" else "=r" if size == 4 else "=l"
     remote = llvm.inline_asm(word, [address, rank], "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", asm_dialect=0)
     if not isinstance(kind, ir.VectorType):
-        return llvm.inline_asm(kind, [remote], "ld.shared::cluster.b32 $0, [$1];", f"{register},r,~{{memory}}",
+        return llvm.inline_asm(kind, [remote], f"ld.shared::cluster.b{8 * size} $0, [$1];", f"{register},r,~{{memory}}",
                                has_side_effects=True, asm_dialect=0)
     four = ir.Type.parse(f"!llvm.struct<({', '.join([str(element)] * 4)})>")
     parts = []

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tilec.frontend.config import ModelConfig, inverse_frequencies
+from tilec.frontend.tensor import Graph
 from tilec.model_compiler import compile_model
 from tilec.pipelines.compiler import compile_module
 from tilec.pipelines.targets import GPU_TARGETS, find_target
@@ -45,13 +46,18 @@ CONFIG = ModelConfig(
 
 def simulate(program: Program, target: str, apart: bool = True) -> dict[str, np.ndarray]:
     """Compiles a program for a GPU target and runs it in the interpreter, its temporaries apart or in their arena."""
+    return simulated(program, target, apart)[0]
+
+
+def simulated(program: Program, target: str, apart: bool = True) -> tuple[dict[str, np.ndarray], Artifact]:
+    """The results, and what was run."""
     artifact = compile_module(program.graph.module, find_target(target), {})
     held = {n: reference.to_memory(a, program.dtypes[n]) for n, a in program.inputs.items()}
     manifest = artifact.manifest
     gpu = SimulatedGpu(artifact, {n: held[n] for n in manifest.weights}, {n: held[n] for n in manifest.states}, apart)
     results = gpu.run("main", {n: held[n] for n, kind in program.kinds.items() if kind == "argument"}, program.symbols)
     results |= {name: gpu.state(state) for name, state in program.aliases.items()}
-    return {n: reference.from_memory(a, program.dtypes[n]) for n, a in results.items()}
+    return {n: reference.from_memory(a, program.dtypes[n]) for n, a in results.items()}, artifact
 
 
 @pytest.mark.parametrize("name", cases.SHAPES_OF_MODELS)
@@ -103,6 +109,19 @@ def test_nan_infinities_and_signed_zeros_have_ieee_results(dtype: str) -> None:
 def test_a_random_program_computes_what_the_reference_says(target: str, program: Program, apart: bool) -> None:
     expected = program.expected()
     expected.check(simulate(program, target, apart))
+
+
+@pytest.mark.parametrize("dtype", ["i64", "i32", "f32"])
+def test_long_rows_are_reduced_by_the_blocks_of_a_cluster(dtype: str) -> None:
+    program = Program(Graph({"rows": (1, 3)}), symbols={"rows": 2})
+    values = np.random.default_rng(0).integers(-(1 << 20), 1 << 20, (2, 33000))
+    with program.graph.entry("main"):
+        x = program.input("x", (program.graph.symbol("rows"), 33000), dtype, values)
+        program.output("sum", x.sum(-1))
+        program.output("max", x.max(-1))
+    expected, results, artifact = program.expected(), *simulated(program, "sm_90a")
+    assert all("* (8)" in k.grid[0] for k in artifact.manifest.kernels.values())
+    expected.check(results)
 
 
 def random_weights(artifact: Artifact) -> dict[str, np.ndarray]:

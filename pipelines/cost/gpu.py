@@ -94,12 +94,13 @@ class GpuPlan(Plan):
             return self.schedule()
         vector = self._vector(axis, s.accesses)
         walked = axis not in s.grid or any(axis in r.axes for stage in s.stages for r in stage)
-        alone = walked and all(s.extents[a] == linear(1) for a in s.grid)  # one program: all the threads a block can have
+        # So few programs that each may have the multiprocessors of a cluster, and a block of all threads.
+        alone = walked and CLUSTER * prod(largest(s, a) for a in s.grid) <= self.target.multiprocessors
         threads = WARP
         while threads < (MOST_THREADS if alone else GPU_THREADS) and threads * vector < largest(s, axis):
             threads *= 2
         if alone and self.target.hopper and largest(s, axis) >= ONE_BLOCK:
-            # A single long row, such as the choice of a token: all blocks of a cluster read it.
+            # A long row, such as the choice of a token: all blocks of a cluster read it.
             self.set(axis, 1, CLUSTER * threads, vector)
             self.cluster[axis] = CLUSTER
             return self.schedule()
