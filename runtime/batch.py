@@ -54,9 +54,7 @@ def generate_together(engine: Engine, prompts: Sequence[Sequence[int]], params: 
                 for slot in [s for s, sequence in running.items() if stopped(sequence.prompt)]:
                     del running[slot]
     finally:
-        for engine.slot in range(engine.slots):
-            engine.reset()
-        engine.slot = 0
+        engine.slot, engine.lengths = 0, [0] * engine.slots
 
 
 def _step(engine: Engine, running: dict[int, _Running], stop_tokens: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -33,7 +33,8 @@ class Engine:
         self.program = program
         symbols = program.manifest.symbols
         self.chunk = symbols["seq"][1]
-        self.long_chunk = symbols["long"][1] if "prefill_long" in program.manifest.entries else 0
+        self.prefills = sorted((symbols["seq" + e.removeprefix("prefill")][1], e) for e in program.manifest.entries
+                               if e.startswith("prefill"))
         self.context = symbols["past"][1] + 1
         self.vocabulary = int(program.manifest.model["vocab_size"])
         self.slots = symbols["batch"][1] if "decode_batch" in program.manifest.entries else 1
@@ -76,10 +77,11 @@ class Engine:
         array = self._check(tokens)
         results: dict[str, np.ndarray] = {}
         while array.size:
-            long = self.chunk < min(array.size, self.long_chunk)
-            piece = array[:self.long_chunk if long else self.chunk]
-            entry, symbols = ("decode", {}) if piece.size == 1 else ("prefill_long", {"long": piece.size}) if long else \
-                ("prefill", {"seq": piece.size})
+            size, entry = next((p for p in self.prefills if p[0] >= array.size), self.prefills[-1])
+            piece = array[:size]
+            symbols = {"seq" + entry.removeprefix("prefill"): piece.size}
+            if piece.size == 1:
+                entry, symbols = "decode", {}
             results = self._run(entry, {"tokens": piece}, symbols, fetch)
             self.length += piece.size
             array = array[piece.size:]

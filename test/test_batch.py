@@ -103,7 +103,8 @@ CONFIG = ModelConfig(
 def weights_of(artifact: Artifact, config: ModelConfig) -> dict[str, np.ndarray]:
     rng, weights = np.random.default_rng(0), {}
     for name, weight in artifact.manifest.weights.items():
-        values = rng.standard_normal(weight.shape, dtype=np.float32) * (weight.shape[-1] ** -0.5 if len(weight.shape) > 1 else 1)
+        values = rng.standard_normal(weight.shape, dtype=np.float32)
+        values *= weight.shape[-1] ** -0.5 if len(weight.shape) > 1 else 1
         weights[name] = inverse_frequencies(config) if name.startswith("rotary") else round_to_bf16(values)
     return weights
 

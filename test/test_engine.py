@@ -293,11 +293,12 @@ def test_a_stop_string_over_several_tokens_ends_a_completion(llm: tilec.LLM) -> 
     ("tokens", "pieces"),
     [
         (1, ["decode"]),
-        (256, ["prefill 256"]),
-        (257, ["prefill_long 257"]),
-        (2304, ["prefill_long 2048", "prefill 256"]),
-        (2049, ["prefill_long 2048", "decode"]),
-        (5000, ["prefill_long 2048", "prefill_long 2048", "prefill_long 904"]),
+        (128, ["prefill 128"]),
+        (129, ["prefill_512 129"]),
+        (513, ["prefill_2048 513"]),
+        (2304, ["prefill_2048 2048", "prefill_512 256"]),
+        (2049, ["prefill_2048 2048", "decode"]),
+        (5000, ["prefill_2048 2048", "prefill_2048 2048", "prefill_2048 904"]),
     ],
 )
 def test_a_prompt_is_taken_in_the_largest_pieces_that_there_are(tokens: int, pieces: list[str]) -> None:
@@ -307,11 +308,11 @@ def test_a_prompt_is_taken_in_the_largest_pieces_that_there_are(tokens: int, pie
         manifest = Manifest(
             "sm_90a",
             "gpu",
-            {"seq": (1, 256), "past": (0, 8191), "long": (1, 2048)},
+            {"seq": (1, 128), "past": (0, 8191), "seq_2048": (1, 2048), "seq_512": (1, 512)},
             {},
             {},
             {},
-            dict.fromkeys(("decode", "prefill", "prefill_long"), Entry([], [], {}, {}, 0)),
+            dict.fromkeys(("decode", "prefill_512", "prefill", "prefill_2048"), Entry([], [], {}, {}, 0)),
             {"vocab_size": 10},
         )
 

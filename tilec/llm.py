@@ -120,7 +120,7 @@ def choose_batch(batch: int) -> int:
 
 def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cache: bool = True,
              progress: Callable[[str], None] | None = None, batch: int = 1) -> tuple[Artifact, float]:
-    """The artifact for a model, for up to `batch` sequences at once, and the seconds that compiling it took (0 from the cache on disk).
+    """The artifact for a model, for up to `batch` sequences at once, and the seconds that compiling took (0 from the cache).
 
     `progress` gets a line before a compilation, which takes seconds.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 
 from tilec.dialects.index_expr import Linear, linear
@@ -13,23 +13,23 @@ from tilec.pipelines.compiler import compile_module
 from tilec.pipelines.targets import find_target
 from tilec.runtime.artifact import Artifact
 
-CHUNK, LONG_CHUNK = 256, 2048  # tokens that `prefill` and `prefill_long` take at once
+CHUNKS, TENSOR_CHUNKS = (256,), (128, 512, 2048)  # the most tokens of each entry point that takes prompts
 
 Observer = Callable[[str, str, str], None]
 
 
-def record_model(config: ModelConfig, dtype: str, context: int, chunk: int = CHUNK, long_chunk: int = 0,
-                 batch: int = 1) -> Graph:
+def record_model(config: ModelConfig, dtype: str, context: int, chunks: Sequence[int] = CHUNKS, batch: int = 1) -> Graph:
     """A model's entry points in one graph: decode, sample, prefill and score (prefill with the logits of every token).
 
-    With `long_chunk`, also `prefill_long` for as many tokens at once: kernels for long prompts and for short ones differ.
-    With a `batch` above 1, the cache has as many slots, one of which the other entries work on, and `decode_batch` takes the
-    next token of several sequences.
+    Prefill takes up to `chunks[0]` tokens at once; each further length N, ascending, has an entry `prefill_N` with kernels for
+    prompts of about that length. With a `batch` above 1, the cache has as many slots, one of which the other entries work on,
+    and `decode_batch` takes the next token of several sequences.
     """
-    long = {"long": (1, long_chunk)} if long_chunk > chunk else {}
     several = {"batch": (1, batch), "slot": (0, batch - 1)} if batch > 1 else {}
-    graph = Graph({"seq": (1, chunk), "past": (0, context - 1), **long, **several})
-    past, length = graph.symbol("past"), graph.symbol("seq")
+    names = ["", *(f"_{n}" for n in chunks[1:])]
+    lengths = {f"seq{name}": (1, size) for name, size in zip(names, chunks, strict=True)}
+    graph = Graph({**lengths, "past": (0, context - 1), **several})
+    past = graph.symbol("past")
     slot = graph.symbol("slot") if several else linear(0)
 
     def entry(name: str, tokens: Linear, outputs: str) -> None:
@@ -38,10 +38,9 @@ def record_model(config: ModelConfig, dtype: str, context: int, chunk: int = CHU
 
     entry("decode", linear(1), "last")
     entry("sample", linear(1), "sample")
-    entry("prefill", length, "last")
-    if long:
-        entry("prefill_long", graph.symbol("long"), "last")
-    entry("score", length, "all")
+    for name in names:
+        entry(f"prefill{name}", graph.symbol(f"seq{name}"), "last")
+    entry("score", graph.symbol("seq"), "all")
     if several:
         with graph.entry("decode_batch"):
             together = llama.Sequences(graph.symbol("batch"), past, context, batch, together=True)
@@ -49,14 +48,16 @@ def record_model(config: ModelConfig, dtype: str, context: int, chunk: int = CHU
     return graph
 
 
-def compile_model(config: ModelConfig, target: str, dtype: str, context: int, chunk: int | None = None,
+def compile_model(config: ModelConfig, target: str, dtype: str, context: int, chunks: Sequence[int] | None = None,
                   observer: Observer | None = None, leave_out: Collection[str] = (), batch: int = 1) -> Artifact:
     """Compiles a model for a target, for up to `batch` sequences; `observer(pass name, IR before, IR after)` sees every pass.
 
-    `chunk` is the most tokens that prefill takes at once; by default there are two, for short and for long prompts, where
-    attention keeps no scores in memory. `leave_out` names optional passes to do without, see `pipelines/pipeline.py`.
+    `chunks` are the lengths that prefill has kernels for; by default there are several where tensor cores make schedules
+    differ. `leave_out` names optional passes to do without, see `pipelines/pipeline.py`.
     """
     machine = find_target(target)
-    long_chunk = LONG_CHUNK if chunk is None and getattr(machine, "wgmma", False) and dtype != "f32" else 0
-    graph = record_model(config, dtype, context, min(chunk or CHUNK, context), min(long_chunk, context), batch)
+    if chunks is None:
+        chunks = TENSOR_CHUNKS if getattr(machine, "wgmma", False) and dtype != "f32" else CHUNKS
+    fitting = sorted({min(n, context) for n in chunks})
+    graph = record_model(config, dtype, context, fitting, batch)
     return compile_module(graph.module, machine, {**asdict(config), "dtype": dtype}, observer, leave_out)

@@ -9,21 +9,23 @@ from tilec.frontend import nn, sampling
 from tilec.frontend.config import ModelConfig
 from tilec.frontend.tensor import Graph, Tensor
 
+FIRST = linear(0)
+
 
 @dataclass(frozen=True)
 class Sequences:
     """Whose tokens a pass takes, and where their keys and values are.
 
-    Either the next `tokens` of one sequence that has `past`, or, `together`, one of each of `tokens` sequences of which none has
-    more than `past`. The cache holds `slots` sequences of up to `context` tokens; one alone lies in slot number `slot`, those of
-    a batch in the first ones.
+    Either the next `tokens` of one sequence that has `past`, or, `together`, one of each of `tokens` sequences of which none
+    has more than `past`. The cache holds `slots` sequences of up to `context` tokens; one alone lies in slot number `slot`,
+    those of a batch in the first ones.
     """
 
     tokens: Linear
     past: Linear
     context: int
     slots: int = 1
-    slot: Linear = Linear()
+    slot: Linear = FIRST
     together: bool = False
 
     @property
@@ -71,16 +73,14 @@ def record(graph: Graph, config: ModelConfig, dtype: str, sequences: Sequences, 
         with graph.scope("rotary"):
             q = nn.rotate(q.reshape(length, heads, width), cos, sin).cast(dtype)
             k = nn.rotate(k.reshape(length, kv_heads, width), cos, sin).cast(dtype)
-        caches, seen = [], []
         with graph.scope("cache"):
-            for what, new in (("keys", k), ("values", v)):
-                cache, part = _remember(graph, f"cache.{index}.{what}", new.reshape(length, kv_heads, width), sequences, positions)
-                caches.append(cache)
-                seen.append(part)
+            (key_cache, keys), (value_cache, values) = (
+                _remember(graph, f"cache.{index}.{what}", new.reshape(length, kv_heads, width), sequences, positions)
+                for what, new in (("keys", k), ("values", v)))
         if positions is None:
-            mixed = nn.attention(q, *seen, past).cast(dtype)
+            mixed = nn.attention(q, keys, values, past).cast(dtype)
         else:
-            mixed = nn.attention_by_sequence(q, *seen, positions).cast(dtype)
+            mixed = nn.attention_by_sequence(q, keys, values, positions).cast(dtype)
         with graph.scope("output"):
             x = x + nn.linear(mixed.reshape(length, heads * width),
                               weight(prefix + "self_attn.o_proj.weight", hidden, heads * width))
@@ -91,8 +91,8 @@ def record(graph: Graph, config: ModelConfig, dtype: str, sequences: Sequences, 
             inner = (nn.silu(gate) * up).cast(dtype)
         with graph.scope("down"):
             x = x + nn.linear(inner, weight(prefix + "mlp.down_proj.weight", hidden, config.intermediate_size))
-        for what, cache in zip(("keys", "values"), caches, strict=True):
-            graph.output(f"cache.{index}.{what}", cache, alias=f"cache.{index}.{what}")
+        graph.output(f"cache.{index}.keys", key_cache, alias=f"cache.{index}.keys")
+        graph.output(f"cache.{index}.values", value_cache, alias=f"cache.{index}.values")
 
     graph.graph_break("head")
     if outputs != "all" and positions is None:

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from tilec.errors import TilecError
 from tilec.model_compiler import compile_model
 from tilec.runtime.cuda import CudaProgram
 from tilec.runtime.cuda_replay import Replay
+from tilec.runtime.engine import Engine
 from tilec.runtime.weights import load_weights
 from tilec.tools.bench import harness
 from tilec.tools.bench import report as reports
@@ -26,17 +28,20 @@ TOKENS = (128, 512, 2048)
 
 
 def measure(name: str, target: str, dtype: str, tokens: int, turns: int, leave_out: Sequence[str] = ()) -> dict[str, Any]:
-    """Compiles a model with chunks of `tokens` and times its prefill of as many."""
+    """Compiles a model as for any use and times its prefill of as many tokens, which must be one piece."""
     config = MODELS[name]
     row: dict[str, Any] = {"model": name, "dtype": dtype, "tokens": tokens, "ms": None}
     with contextlib.ExitStack() as stack:
-        artifact = compile_model(config, target, dtype, tokens, chunk=tokens, leave_out=leave_out)
+        artifact = compile_model(config, target, dtype, max(tokens, TOKENS[-1]), leave_out=leave_out)
         program = CudaProgram(artifact, load_weights(artifact.manifest, random_weights(artifact.manifest, config), 8))
         stack.callback(program.close)
         prompt = np.random.default_rng(0).integers(0, config.vocab_size, tokens).astype(np.int32)
-        replay = Replay(program, "prefill", [{"tokens": prompt}], {"seq": tokens, "past": 0})
+        entry = next((e for size, e in Engine(program).prefills if size >= tokens), None)
+        if entry is None:
+            raise TilecError(f"no entry point takes {tokens} tokens at once")
+        replay = Replay(program, entry, [{"tokens": prompt}], {"seq" + entry.removeprefix("prefill"): tokens, "past": 0})
         stack.callback(replay.close)
-        row["launches"] = len(artifact.manifest.entries["prefill"].launches)
+        row["launches"] = len(artifact.manifest.entries[entry].launches)
         if not harness.is_finite(replay.run(["logits"])[0]["logits"]):
             return {**row, "wrong": True}
         row["ms"] = harness.compare({"tilec": replay}, turns)["tilec"]
