@@ -162,11 +162,14 @@ def _check_reduction(axes: list[int], value: ir.Value, result: ir.Value) -> None
 class Reduce(Tile.Operation, name="reduce", traits=[Pure]):
     """Combines a tile along `axes`, which keep size 1: within registers, then across the threads that share them.
 
-    An axis may keep the number of the schedule's threads instead: what each thread holds is combined, and no more.
+    An axis may keep the number of the schedule's threads instead: what each thread holds is combined, and no more. All
+    threads get the result. Where the blocks of a cluster share an axis it may be dealt out to them: an element's place along
+    the axes `dealt` says which block gets and stores it.
     """
 
     kind: Attr[ReduceKind]
     axes: Attr[list[int]]
+    dealt: Attr[list[int]] = None
     value: Operand[Vector]
     result: Result[Vector]
 
@@ -312,8 +315,8 @@ class Fetch(_Access, name="fetch"):
     """Starts to copy a tile of `source` to the ring's slot `turn` mod slots, as soon as that has been released.
 
     The slot's rows run along the function's axes `rows`, last fastest, its columns along the axis `column`, along which
-    the source is contiguous. What lies outside the source reads as zero, and so do rows from `limit`, a map from the
-    symbols, on, counted along the last of `rows`.
+    the source is contiguous. Along a column axis that a cluster shares a block copies its own part. What lies outside the
+    source reads as zero, and so do rows from `limit`, a map from the symbols, on, counted along the last of `rows`.
     """
 
     rows: Attr[list[int]]

@@ -80,9 +80,10 @@ class FragmentLowering(ABC):
         """This thread's coordinate along an axis, None where there is one thread."""
 
     @abstractmethod
-    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind,
-                       axes: list[int]) -> dict[Coordinates, ir.Value]:
-        """Combines values over the threads of a program along some axes; all of them get the result."""
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
+                       dealt: Sequence[int]) -> dict[Coordinates, ir.Value]:
+        """Combines values over the threads of a program along some axes; all of them get the result, or with `dealt` those
+        that store it (see tile.Reduce)."""
 
     @abstractmethod
     def reduce_online(self, ops: list[tile.ReduceOnline]) -> list[Fragments]:
@@ -102,6 +103,10 @@ class FragmentLowering(ABC):
 
     def stores(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
         """Whether this thread is the one to write a fragment that was dealt to it; None where `owns` says it all."""
+        return None
+
+    def needs(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
+        """Whether this thread has a use for a fragment of what is read; None where it may have one for all."""
         return None
 
     def end_block(self) -> None:
@@ -323,7 +328,7 @@ class FragmentLowering(ABC):
         schedule = self.schedule.axes
         threads = [a for a in axes if before[a] > 1 and schedule[a].threads > after[a] == 1]
         if threads:
-            values = self.reduce_threads(values, first.kind, threads)
+            values = self.reduce_threads(values, first.kind, threads, list(first.dealt or ()))
         for n, op in enumerate(ops):
             own = {at[:-1]: v for at, v in values.items() if at[-1] == n}
             self.tiles[op.result] = Fragments(self.layout(op.result.type.shape), op.result.type.element_type, own)
@@ -497,6 +502,9 @@ class FragmentLowering(ABC):
         values: dict[Coordinates, ir.Value] = {}
         for at, elements, origins, symbols, uniform, varying in self._access(op, op.source, shape):
             places = [origins] * len(elements)
+            needed = self.needs(at, shape)
+            if needed is not None:
+                uniform = needed if uniform is None else arith.andi(uniform, needed)
             if isinstance(op, tile.Gather):
                 places = self._with_rows(origins, self._rows(op, at, layout), len(elements))
             pad = self.constant(0, kind) if uniform is not None or varying is not None else None
@@ -646,8 +654,8 @@ def _alike(first: ir.OpView, other: ir.OpView) -> bool:
         return False
     axes = list(first.axes)
     shapes = [[list(v.type.shape)[a] for a in axes] for op in (first, other) for v in (op.value, op.result)]
-    return (first.kind, axes, first.value.type.element_type) == (other.kind, list(other.axes), other.value.type.element_type) \
-        and shapes[:2] == shapes[2:]
+    kinds = [(op.kind, list(op.axes), list(op.dealt or ()), op.value.type.element_type) for op in (first, other)]
+    return kinds[0] == kinds[1] and shapes[:2] == shapes[2:]
 
 
 class _Scope:

@@ -24,7 +24,8 @@ from tilec.runtime.artifact import ITEM_BYTES
 
 GROUP = 128  # threads that work on one product
 ROW_BYTES = 128  # of a tile in shared memory: the span of a swizzle
-REGISTERS = {2: (40, 232), 3: (32, 160)}  # of a thread of the producer and of the others, by the groups that compute
+# Registers of a thread of the producer and of the others, by groups that compute and blocks that share a multiprocessor.
+REGISTERS = {(2, 0): (40, 232), (3, 0): (32, 160), (1, 2): (40, 216)}
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,10 @@ class TensorCores(ThreadReductions):
                               total // plane_rows, columns, ring.rows)
         values = [self.scalars[v] for v in op.origin]
         origins, symbols = values[:op.map.n_dims], values[op.map.n_dims:]
-        return described, *(self.apply(e, origins, symbols) for e in (x, y, z))
+        x, y, z = (self.apply(e, origins, symbols) for e in (x, y, z))
+        if self.schedule.axes[op.column].cluster > 1:  # this block's part of the tile
+            x = arith.addi(x, self._scaled(self._rank(), ir.MemRefType(op.ring.type).shape[-1]))
+        return described, x, y, z
 
     def _lower_await(self, op: tile.Await) -> None:
         ring = self.rings[op.ring]
@@ -201,7 +205,7 @@ class TensorCores(ThreadReductions):
 
     def _lower_roles(self, op: scf.IfOp) -> None:
         branch = scf.IfOp(self.scalars[op.operands[0]], has_else=True)
-        fewer, more = REGISTERS.get(self.groups, (0, 0))
+        fewer, more = REGISTERS.get((self.groups, self.schedule.resident), (0, 0))
         with ir.InsertionPoint(branch.then_block), self._scope():
             if fewer:
                 kernel.SetRegisters(count=fewer, more=False)
@@ -348,7 +352,7 @@ class TensorCores(ThreadReductions):
             words = self._transposed(words, lane)
             value = vector.bitcast(wide, vector.from_elements(ir.VectorType.get([4], word), words))
             base, constant = self._offset(elements[0], origins, symbols)
-            with self._when(uniform):
+            with self._when(uniform, self.stores(at, shape)):
                 self.store(value, self.scalars[op.dest], (arith.addi(base, self._scaled(lane, 6)), constant))
 
     def _transposed_axis(self, op: tile.Store | tile.Scatter, shape: list[int]) -> int | None:

@@ -31,14 +31,20 @@ def in_space(number: int) -> ir.Attribute:
 
 @dataclass(frozen=True)
 class Deal:
-    """Who gets a result that only one thread along `axis` needs: register r along `registers` goes to the r-th, and so on."""
+    """Who gets a result that only one thread along `axis` needs: runs of registers are dealt out one after the other.
+
+    `registers` lists axes, slowest first, each with the length of a run and the number of runs along it.
+    """
 
     axis: int
-    registers: int | None
+    registers: tuple[tuple[int, int, int], ...]
 
     def turn(self, at: Coordinates, players: int) -> int:
         """Which of some players a fragment is dealt to."""
-        return at[self.registers] % players if self.registers is not None else 0
+        number = 0
+        for axis, run, runs in self.registers:
+            number = number * runs + at[axis] // run
+        return number % players
 
 
 class ThreadReductions(FragmentLowering):
@@ -180,8 +186,10 @@ class ThreadReductions(FragmentLowering):
 
     # Plain reductions ---------------------------------------------------------------------------------------------
 
-    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind,
-                       axes: list[int]) -> dict[Coordinates, ir.Value]:
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
+                       dealt: Sequence[int]) -> dict[Coordinates, ir.Value]:
+        if dealt:
+            return self._dealt_to_cluster(values, kind, axes, dealt)
         scalars = [s for v in values.values() for s in self._scalars(v)]
         lanes = [step for axis in axes for step in self._lanes_of(axis)]
         if lanes:
@@ -238,6 +246,58 @@ class ThreadReductions(FragmentLowering):
                 kernel.LoadRemote(buffer=memory, offset=self._at((base, i * size)), rank=r, result=value.type).result
                 for r in ranks]) for i, value in enumerate(values)]
 
+    def _dealt_to_cluster(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
+                          dealt: Sequence[int]) -> dict[Coordinates, ir.Value]:
+        """Every block combines its share of what all blocks of the cluster hold, one thread along the axis each."""
+        self._check_no_loop()
+        if len(axes) != 1 or self._local(axes[0]) != 1 or (self.deal and self.deal.axis != axes[0]):
+            raise PassFailure("results are dealt to blocks along one axis that threads do not share", ir.Location.current)
+        axis, cluster = axes[0], self.schedule.cluster
+        counts = {a: len({at[a] for at in values}) for a in dealt}
+        runs = {a: 4 if n % 4 == 0 and self.schedule.axes[a].vector > 1 else 1 for a, n in counts.items()}
+        self.deal = Deal(axis, tuple((a, runs[a], n // runs[a]) for a, n in counts.items() if n > runs[a]))
+        combine, whole = combiner(kind, self._scalars(next(iter(values.values())))[0].type), dict(values)
+        base, _, size = self._slots([axis], {axis: 1})
+        turns: dict[int, list[Coordinates]] = {}
+        for at in values:
+            turns.setdefault(self.deal.turn(at, cluster), []).append(at)
+        shares = {turn: self._in_fours([s for at in share for s in self._scalars(values[at])]) for turn, share in turns.items()}
+        parts = [part for share in shares.values() for part in share]
+        width, element = len(self._scalars(parts[0])), next(iter(self._scalars(parts[0]))).type
+        memory = self._shared(len(parts) * size * width, element)
+        places = iter([self._at((self._scaled(base, width), i * size * width)) for i in range(len(parts))])
+        where = {turn: [next(places) for _ in share] for turn, share in shares.items()}
+        with self._when(self._alive() if self.padded else None):
+            for turn, share in shares.items():
+                for part, place in zip(share, where[turn], strict=True):
+                    kernel.StoreShared(value=part, buffer=memory, offset=place)
+        rank = self._rank()
+        with self._reads_of_others():
+            for turn, share in shares.items():
+                branch = scf.IfOp(self._is(rank, turn), [p.type for p in share], has_else=True)
+                with ir.InsertionPoint(branch.else_block):
+                    scf.YieldOp(share)
+                with ir.InsertionPoint(branch.then_block), self._scope():
+                    scf.YieldOp([functools.reduce(combine, [
+                        self._read_remote(memory, place, part.type, self._index(r)) for r in range(cluster)])
+                        for part, place in zip(share, where[turn], strict=True)])
+                scalars = [s for part in branch.results for s in self._scalars(part)]
+                whole |= self._gathered({at: values[at] for at in turns[turn]}, scalars)
+        return whole
+
+    def needs(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
+        if self.deal is None or self.schedule.axes[self.deal.axis].cluster == 1 or \
+                any(shape[a] != self.schedule.axes[a].tile for a, _, _ in self.deal.registers):
+            return None
+        return self._is(self._rank(), self.deal.turn(at, self.schedule.cluster))
+
+    def _in_fours(self, scalars: list[ir.Value]) -> list[ir.Value]:
+        """Scalars as vectors of four, or singly where that leaves a rest."""
+        if len(scalars) % 4:
+            return scalars
+        kind = ir.VectorType.get([4], scalars[0].type)
+        return [vector.from_elements(kind, scalars[i:i + 4]) for i in range(0, len(scalars), 4)]
+
     def _read_remote(self, buffer: ir.Value, at: ir.Value, kind: ir.Type, rank: ir.Value) -> ir.Value:
         """Another block's value, in fours or one by one."""
         if not isinstance(kind, ir.VectorType) or kind.shape[0] % 4 == 0:
@@ -289,7 +349,7 @@ class ThreadReductions(FragmentLowering):
             raise PassFailure("an online reduction over threads needs one axis and scalar maxima", ir.Location.current)
         self._check_no_loop()
         axis, registers = axes[0], [i for i, n in enumerate(maximum.layout.registers) if n > 1]
-        self.deal = Deal(axis, registers[0] if registers else None)
+        self.deal = Deal(axis, ((registers[0], 1, maximum.layout.registers[registers[0]]),) if registers else ())
         parts = _Parts(self, maximum, sums, ops[0].scale, ops[0].floor)
         if self._near(axis) > 1:
             parts.shuffle(self._lanes_of(axis))

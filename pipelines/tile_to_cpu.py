@@ -9,6 +9,7 @@ not depend on who runs it, so results do not depend on the number of threads.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlir import ir
@@ -129,8 +130,8 @@ class _CpuLowering(FragmentLowering):
     def thread(self, axis: int) -> ir.Value | None:
         return None
 
-    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind,
-                       axes: list[int]) -> dict[Coordinates, ir.Value]:
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
+                       dealt: Sequence[int]) -> dict[Coordinates, ir.Value]:
         raise PassFailure("a CPU program has one thread, but the schedule spreads an axis over several", ir.Location.current)
 
     def reduce_online(self, ops: list[tile.ReduceOnline]) -> list[Fragments]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -178,8 +179,11 @@ def test_results_of_16_bits_leave_in_16_bytes_where_rows_are_aligned(n: int, res
 # --- What else a kernel computes -------------------------------------------------------------------------------------
 
 
-def rows(p: Program, k: int = 136) -> Tensor:
-    return normal(p, "x", (seq(p), k))
+DEPTH = 136
+
+
+def rows(p: Program) -> Tensor:
+    return normal(p, "x", (seq(p), DEPTH))
 
 
 def projection(p: Program, x: Tensor, name: str = "w", n: int = 96) -> Tensor:
@@ -251,6 +255,40 @@ def test_an_epilogue_is_computed_where_the_product_is(record: Callable[[Program]
     assert uses_wgmma(artifact)
     assert len(artifact.manifest.entries["main"].launches) == 1
     expected.check(simulate(program, artifact))
+
+
+def plain(p: Program) -> None:
+    p.output("y", projection(p, rows(p), n=129))
+
+
+@pytest.mark.parametrize("record", [plain, *EPILOGUES], ids=lambda record: record.__name__)
+def test_blocks_of_a_cluster_share_the_depth_of_a_product(
+    record: Callable[[Program], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each adds up a part of the results, and only these are stored."""
+    monkeypatch.setattr(sys.modules[__name__], "DEPTH", 1024)
+    program = recorded(record)
+    expected = program.expected()
+    artifact = compiled(program)
+    ((kernel, _),) = artifact.manifest.entries["main"].launches
+    assert ".reqnctapercluster" in text_of(artifact) and "(4)" in artifact.manifest.kernels[kernel].grid[0]
+    expected.check(simulate(program, artifact))
+    assert "ld.shared::cluster.v4" in text_of(artifact)
+
+
+def test_products_that_share_their_depth_are_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def record(p: Program) -> None:
+        x = rows(p)
+        for name, n in (("q", 128), ("k", 64), ("v", 128)):
+            p.output(name, projection(p, x, f"w{name}", n))
+
+    monkeypatch.setattr(sys.modules[__name__], "DEPTH", 1024)
+    program = recorded(record)
+    artifact = compiled(program)
+    assert len(artifact.manifest.entries["main"].launches) == 1
+    results = simulate(program, artifact)
+    for name in "qkv":
+        check_product(results[name], program.inputs["x"], program.inputs[f"w{name}"], "f32")
 
 
 def test_independent_products_are_one_launch() -> None:

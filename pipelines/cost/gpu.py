@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from tilec.dialects import primop
@@ -27,15 +27,49 @@ MOST_STAGES = 6
 PERSISTENT_WAVES = 1  # programs of each block beyond which it pays to walk over them
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 MOST_STAGES_FEW_ROWS = 12
+FEWEST_STAGES = 3  # with which a product hides the latency of its operands
 MULTIPLY_ADDS = 2048  # of 16-bit elements that a multiprocessor's tensor cores make in a cycle
 FETCHED_BYTES = 40  # that a multiprocessor gets from the second-level cache in a cycle
 READ_BYTES = 19  # its share of what memory gives in a cycle
 FILLED_BYTES = 100  # that TMA writes to shared memory in a cycle, zeros outside the source as well
 FIXED_CYCLES = 4000  # until a block has its first tile, and while it stores its result
+EXCHANGE_CYCLES, EXCHANGED_BYTES = 2000, 16  # of blocks that meet, and that a block reads of others in a cycle
 ROW_LOADS = 16  # the same where a program makes a row first, which must pay for more of the matrix
 LONGEST_ROW = 640  # threads that may share a row of a matrix
 OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
 REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
+
+
+@dataclass(frozen=True, order=True)
+class _Tiles:
+    """How a product by tensor cores is cut: the depth over `split` blocks, 64 rows for each of `groups` of warps, `width`
+    columns of each of the matrices that are multiplied `together`."""
+
+    split: int
+    groups: int
+    width: int
+    together: int
+
+    @property
+    def height(self) -> int:
+        return 64 * self.groups
+
+    @property
+    def slot(self) -> int:
+        """Bytes of a turn's operands."""
+        return 2 * TILE_DEPTH * (self.height + self.width * self.together)
+
+    @property
+    def exchanged(self) -> int:
+        """Bytes of what blocks that split the depth add up."""
+        return 4 * self.height * self.width * self.together if self.split > 1 else 0
+
+    def slots(self, shared: int) -> int:
+        """Turns that fit so many bytes of shared memory, with what is exchanged."""
+        return (shared - self.exchanged) // self.slot
+
+    def __str__(self) -> str:
+        return f"{self.height} x {self.width * self.together}" + (f" in {self.split} parts" if self.split > 1 else "")
 
 
 def matvec_shape(rows: int, steps: int, together: int, wanted: int = 0) -> tuple[int, int, int, int, int]:
@@ -227,30 +261,30 @@ class GpuPlan(Plan):
             if not all(self.contiguous(side, (k, TILE_DEPTH)) and all(self._in_rows(a, row, k) for a in side)
                        for side, row in zip(contraction_operands(s, reduction), (rows[0], columns[-1]), strict=True)):
                 return None
-        few = largest(s, rows[0]) <= FEW_ROWS
+        few, length = largest(s, rows[0]) <= FEW_ROWS, s.extents[k].constant
         most = 128 if few else 256  # columns, so that a ring has several slots
-        shapes = [(self._tensor_time(rows[0], columns, k, groups, width, len(stage)), groups, width)
-                  for groups in ((1,) if few else (2, 1)) for width in (256, 128, 64, 32) if width * len(stage) <= most]
-        fitting = [shape for shape in sorted(shapes) if self._fits_columns(columns, shape[2])]
-        if not fitting:
+        shapes = [_Tiles(split, groups, width, len(stage))
+                  for groups in ((1,) if few else (2, 1)) for width in (256, 128, 64, 32) for split in (1, 2, 4)
+                  if width * len(stage) <= most and (split == 1 or length % (TILE_DEPTH * split) == 0)]
+        # Two blocks with few rows share a multiprocessor: one reads while the other begins or ends.
+        shared = self.target.shared_bytes // 2 - (4 << 10) if few else self.target.shared_bytes - (8 << 10)
+        timed = sorted((self._tensor_time(rows[0], columns, k, t), t) for t in shapes
+                       if self._fits_columns(columns, t.width) and (t.split == 1 or t.slots(shared) >= FEWEST_STAGES))
+        if not timed:
             return None
-        self.considered = [(time, f"{64 * g} x {w * len(stage)}") for time, g, w in fitting]
-        _, groups, width = fitting[0]
-        programs = self._tensor_programs(rows[0], columns, 64 * groups, width)
-        self.set(rows[0], 2, 32 * groups)
-        self._set_columns(columns, width)
-        self.set(k, TILE_DEPTH)
-        slot = 2 * TILE_DEPTH * (64 * groups + width * len(stage))
-        sms = self.target.multiprocessors
+        self.considered = [(time, str(tiles)) for time, tiles in timed]
+        tiles = timed[0][1]
+        programs, sms = self._tensor_programs(rows[0], columns, tiles), self.target.multiprocessors
+        self.set(rows[0], 2, 32 * tiles.groups)
+        self._set_columns(columns, tiles.width)
+        self.set(k, 1, tiles.split, TILE_DEPTH)
+        self.cluster[k] = tiles.split
         order = [a for a in s.grid if a != rows[0]] + [rows[0]]
-        if few:  # two blocks share a multiprocessor: one reads while the other begins or ends
-            schedule = self.schedule(order, dot=True, tensor=True, resident=2, stages=min(
-                MOST_STAGES_FEW_ROWS, (self.target.shared_bytes // 2 - (4 << 10)) // slot))
-        else:
-            schedule = self.schedule(order, dot=True, tensor=True,
-                                     stages=min(MOST_STAGES, (self.target.shared_bytes - (8 << 10)) // slot),
-                                     persistent=sms if programs > PERSISTENT_WAVES * sms else 0)
-        return schedule.with_axis(rows[0], warps=4 * groups)
+        stages = min(MOST_STAGES_FEW_ROWS if few else MOST_STAGES, tiles.slots(shared))
+        walked = programs > PERSISTENT_WAVES * sms and not few and tiles.split == 1
+        schedule = self.schedule(order, dot=True, tensor=True, stages=stages, persistent=sms if walked else 0,
+                                 resident=2 if few else 0)
+        return schedule.with_axis(rows[0], warps=4 * tiles.groups)
 
     def _warps(self, roles: Roles, k: int) -> Schedule | None:
         """Products by the tensor core of each warp, operands straight from memory in 16-byte runs along the depth."""
@@ -309,28 +343,28 @@ class GpuPlan(Plan):
             self.set(a, size // 8, 4, 2) if a == columns[-1] else self.set(a, size)
             width //= size
 
-    def _tensor_programs(self, row: int, columns: list[int], height: int, width: int) -> int:
-        """Programs of a product in tiles of height x width, at the largest lengths."""
+    def _tensor_programs(self, row: int, columns: list[int], tiles: _Tiles) -> int:
+        """Programs of a product, at the largest lengths."""
         s = self.structure
         others = prod(largest(s, a) for a in s.grid if a not in (row, *columns))
-        return -(-largest(s, row) // height) * -(-prod(largest(s, a) for a in columns) // width) * others
+        return -(-largest(s, row) // tiles.height) * -(-prod(largest(s, a) for a in columns) // tiles.width) * others
 
-    def _tensor_time(self, row: int, columns: list[int], k: int, groups: int, width: int, together: int) -> float:
-        """Cycles that a product takes in tiles of some shape: waves of blocks, each at the rate of its slowest part.
+    def _tensor_time(self, row: int, columns: list[int], k: int, tiles: _Tiles) -> float:
+        """Cycles that a product takes: waves of blocks, each at the rate of its slowest part.
 
         With few rows nothing is faster than reading the matrix; of the shapes that are as fast, the one with least to do.
         """
-        s = self.structure
-        height, steps = 64 * groups, -(-largest(s, k) // TILE_DEPTH)
-        blocks = self._tensor_programs(row, columns, height, width)
-        multiply = height * width * together * TILE_DEPTH / MULTIPLY_ADDS
-        filled = 2 * TILE_DEPTH * (height + width * together)
-        fetched = 2 * TILE_DEPTH * (min(height, largest(s, row)) + width * together)
-        waves = -(-blocks // self.target.multiprocessors)
-        time = waves * (steps * max(multiply, fetched / FETCHED_BYTES, filled / FILLED_BYTES) + FIXED_CYCLES)
+        s, width = self.structure, tiles.width * tiles.together
+        steps = -(-largest(s, k) // (TILE_DEPTH * tiles.split))
+        multiply = tiles.height * width * TILE_DEPTH / MULTIPLY_ADDS
+        fetched = 2 * TILE_DEPTH * (min(tiles.height, largest(s, row)) + width)
+        step = max(multiply, fetched / FETCHED_BYTES, tiles.slot / FILLED_BYTES)
+        exchange = EXCHANGE_CYCLES + tiles.exchanged / EXCHANGED_BYTES if tiles.split > 1 else 0
+        waves = -(-self._tensor_programs(row, columns, tiles) * tiles.split // self.target.multiprocessors)
+        time = waves * (steps * step + FIXED_CYCLES + exchange)
         if largest(s, row) > FEW_ROWS:
             return time
-        read = 2.0 * largest(s, k) * prod(largest(s, a) for a in columns) * together
+        read = 2.0 * largest(s, k) * prod(largest(s, a) for a in columns) * tiles.together
         return max(time, read / (READ_BYTES * self.target.multiprocessors)) + time / 1000
 
     def _vector_matrix(self, k: int, n: int, matrix: Sequence[Access]) -> Schedule:

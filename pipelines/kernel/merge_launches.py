@@ -17,7 +17,7 @@ from tilec.dialects.index_expr import Linear, linear, make_map, map_results
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, fresh_name, functions
 
-GRID, BLOCK, ROLES, RESIDENT = "kernel.grid", "kernel.block", "tile.arguments", "kernel.resident"
+GRID, BLOCK, ROLES, RESIDENT, CLUSTER = "kernel.grid", "kernel.block", "tile.arguments", "kernel.resident", "kernel.cluster"
 MAPS = "kernel.tensor_maps"
 BINDING, RESULTS = "tile.binding", "tile.results"
 
@@ -71,9 +71,9 @@ class _Merger:
 
     def _compatible(self, group: list[ir.OpView], other: ir.OpView) -> bool:
         kernels = [self.kernel(c) for c in [*group, other]]
-        if len({ir.IntegerAttr(k.attributes[BLOCK]).value for k in kernels}) > 1:
+        if len({ir.IntegerAttr(k.attributes[BLOCK]).value for k in kernels}) > 1 or len({_cluster(k) for k in kernels}) > 1:
             return False
-        if any(_blocks(k) is None or "kernel.cluster" in k.attributes for k in kernels):
+        if any(_blocks(k) is None for k in kernels):
             return False
         # What one writes in place no other may read.
         for call, k in zip([*group, other], kernels, strict=True):
@@ -111,6 +111,8 @@ class _Merger:
             if maps:
                 function.attributes[MAPS] = _merged_maps(kernels)
             function.attributes[BLOCK] = kernels[0].attributes[BLOCK]
+            if CLUSTER in kernels[0].attributes:  # each has whole clusters of blocks, so none lies across two kernels
+                function.attributes[CLUSTER] = kernels[0].attributes[CLUSTER]
             residents = [ir.IntegerAttr(k.attributes[RESIDENT]).value for k in kernels if RESIDENT in k.attributes]
             if residents:
                 function.attributes[RESIDENT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), min(residents))
@@ -301,6 +303,10 @@ def _blocks(k: ir.OpView) -> Any:
             return None
         total = total * factor
     return total
+
+
+def _cluster(k: ir.OpView) -> int:
+    return ir.IntegerAttr(k.attributes[CLUSTER]).value if CLUSTER in k.attributes else 1
 
 
 def _in_place(call: ir.OpView, k: ir.OpView) -> ir.Value | None:

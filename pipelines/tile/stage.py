@@ -64,11 +64,12 @@ class _Operand:
     rows: list[int]
     column: int
     reduced: int
+    cluster: int  # blocks that share the reduced axis: each has a part of the tile
 
     @property
     def shape(self) -> list[int]:
         sizes = self.load.result.type.shape
-        return [prod(sizes[a] for a in self.rows), sizes[self.column]]
+        return [prod(sizes[a] for a in self.rows), sizes[self.column] // self.cluster]
 
     @property
     def transposed(self) -> bool:
@@ -98,11 +99,11 @@ class _Stager:
             own = []
             for operand in (dot.lhs, dot.rhs):
                 if isinstance(defining_op(operand), tile.Load) and operand not in slots:
-                    found = _operand(operand, dot)
+                    found = _operand(operand, dot, self.schedule)
                     loads.append(found.load)
                     ring, slots[operand], in_turns = self._fetched(found, dot, loop, turn)
                     own += [ring] if in_turns else []
-            made = _replace(dot, slots)
+            made = _replace(dot, slots, self.schedule)
             rings += own
             if loop is not None and not running:
                 with made.operation.location, ir.InsertionPoint(_after(made)):
@@ -166,7 +167,7 @@ def _only_feeds_products(dot: tile.Dot, loop: scf.ForOp) -> bool:
     return all(isinstance(u.owner, tile.Dot) and u.operand_number == 2 for u in carried.uses)
 
 
-def _operand(value: ir.Value, dot: tile.Dot) -> _Operand:
+def _operand(value: ir.Value, dot: tile.Dot, schedule: Schedule) -> _Operand:
     load = defining_op(value)
     shapes = [list(v.type.shape) for v in (dot.lhs, dot.rhs, dot.acc)]
     reduced = next(i for i, (a, b, c) in enumerate(zip(*shapes, strict=True)) if max(a, b) > c)
@@ -175,7 +176,10 @@ def _operand(value: ir.Value, dot: tile.Dot) -> _Operand:
     column = next((i for i in wide if offset.coefficient(Dim(i)) == 1), None)
     if column is None or (value == dot.lhs and column != reduced):
         raise PassFailure("an operand of a product on tensor cores must be contiguous in memory", dot.operation.location)
-    return _Operand(load, [i for i in wide if i != column], column, reduced)
+    cluster = schedule.axes[reduced].cluster
+    if cluster > 1 and column != reduced:
+        raise PassFailure("blocks of a cluster share an axis along which operands are contiguous", dot.operation.location)
+    return _Operand(load, [i for i in wide if i != column], column, reduced, cluster)
 
 
 def _limit(operand: _Operand) -> ir.AffineMap | None:
@@ -194,10 +198,10 @@ def _after(op: ir.OpView) -> ir.OpView:
     return ops[next(i for i, o in enumerate(ops) if o.operation == op.operation) + 1]
 
 
-def _replace(dot: tile.Dot, slots: dict[ir.Value, ir.Value]) -> tile.DotShared:
+def _replace(dot: tile.Dot, slots: dict[ir.Value, ir.Value], schedule: Schedule) -> tile.DotShared:
     if dot.rhs not in slots:
         raise PassFailure("the right operand of a product on tensor cores must be read from memory", dot.operation.location)
-    right = _operand(dot.rhs, dot)
+    right = _operand(dot.rhs, dot, schedule)
     columns = [*right.rows, right.column]
     columns.remove(right.reduced)
     rows = [i for i, n in enumerate(dot.lhs.type.shape) if n > 1 and i != right.reduced]
