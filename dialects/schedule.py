@@ -86,6 +86,7 @@ class Schedule:
     persistent: int = 0  # blocks that walk over the programs; 0: one for each
     reversed: tuple[int, ...] = ()  # grid axes whose last programs come first, because they have the most to do
     ahead: bool = False  # loops read the tiles of their next turn early
+    split: int = 1  # blocks of a cluster that share the depth of a product (see tile/split.py)
     resident: int = 0  # blocks that shall fit a multiprocessor at once, which bounds their registers; 0: as it comes
 
     @property
@@ -115,6 +116,7 @@ class Schedule:
                 (f" of {a.vector}" if a.vector > 1 else "") + (f" over {a.cluster} blocks" if a.cluster > 1 else "")
                 for a in self.axes if a.extent != linear(1)]
         rest = [f"{self.stages} stages on tensor cores"] if self.tensor else ["a tensor core a warp"] if self.twin >= 0 else []
+        rest += [f"the depth over {self.split} blocks"] if self.split > 1 else []
         rest += [f"{self.persistent} blocks walk over the programs"] if self.persistent else []
         return ", ".join([*axes, *rest])
 
@@ -141,6 +143,7 @@ class Schedule:
             **({"persistent": _number(self.persistent)} if self.persistent else {}),
             **({"reversed": ir.DenseI64ArrayAttr.get(list(self.reversed))} if self.reversed else {}),
             **({"ahead": ir.UnitAttr.get()} if self.ahead else {}),
+            **({"split": _number(self.split)} if self.split > 1 else {}),
             **({"resident": _number(self.resident)} if self.resident else {}),
         })
 
@@ -171,6 +174,7 @@ class Schedule:
             ir.IntegerAttr(entries["persistent"]).value if "persistent" in entries else 0,
             tuple(ir.DenseI64ArrayAttr(entries["reversed"])) if "reversed" in entries else (),
             "ahead" in entries,
+            ir.IntegerAttr(entries["split"]).value if "split" in entries else 1,
             ir.IntegerAttr(entries["resident"]).value if "resident" in entries else 0,
         )
 

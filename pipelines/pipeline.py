@@ -31,6 +31,7 @@ from tilec.pipelines.targets import CpuTarget, GpuTarget, find_target
 from tilec.pipelines.tile.persist import Persist
 from tilec.pipelines.tile.prefetch import Prefetch
 from tilec.pipelines.tile.specialise import Specialise
+from tilec.pipelines.tile.split import Split
 from tilec.pipelines.tile.stage import Stage
 from tilec.pipelines.tile_to_cpu import TileToCpu
 from tilec.pipelines.tile_to_kernel import TileToKernel
@@ -54,7 +55,7 @@ PRIMOP: tuple[Entry, ...] = (
 # What makes programs faster and not possible: each may be left out, to see what it buys.
 OPTIONAL = (
     Cse.name, Dce.name, Group.name, FoldScales.name, OnlineReductions.name, StageRows.name, PackWeights.name,
-    Prefetch.name, Persist.name, Specialise.name, MergeLaunches.name, DependentLaunch.name,
+    Prefetch.name, Split.name, Persist.name, Specialise.name, MergeLaunches.name, DependentLaunch.name,
 )
 
 
@@ -92,6 +93,7 @@ CPU: tuple[Entry, ...] = (
 
 KERNEL: tuple[Entry, ...] = (
     Prefetch(),
+    Split(),  # while operands are loads, whose tiles it widens
     Stage(),
     Persist(),  # of what is staged, whose turns it counts on; before roles, so that both walk over the programs
     Specialise(),  # of what is staged: the threads that fetch need no registers for products

@@ -42,7 +42,7 @@ COMMANDS = {
     "matmul": ["--shape", "16x32x64", "--turns", "1", "--without", "tilec-cse"],
     "attention": ["--length", "24", "--width", "16", "--heads", "4", "--kv-heads", "2", "--turns", "1"],
     "prefill": ["--model", "tiny", "--tokens", "5", "--turns", "1"],
-    "decode": ["--model", "tiny", "--repeats", "6", "--context", "4"],
+    "decode": ["--model", "tiny", "--repeats", "6", "--context", "4", "--batch", "3"],
 }
 
 
@@ -72,7 +72,7 @@ def test_bench_alone_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize("arguments", [
     ["nothing"], ["matmul", "--shape", "3x4"], ["matvec", "--shape", "0x4"], ["attention", "--length", "x"],
-    ["decode", "--model", "gpt-2"], ["matvec", "--without", "primop-fuse"], ["plot"]])
+    ["decode", "--model", "gpt-2"], ["decode", "--torch", "--batch", "2"], ["matvec", "--without", "primop-fuse"], ["plot"]])
 def test_what_is_not_understood_shows_the_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["bench", *arguments])

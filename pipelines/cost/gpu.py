@@ -277,13 +277,12 @@ class GpuPlan(Plan):
         programs, sms = self._tensor_programs(rows[0], columns, tiles), self.target.multiprocessors
         self.set(rows[0], 2, 32 * tiles.groups)
         self._set_columns(columns, tiles.width)
-        self.set(k, 1, tiles.split, TILE_DEPTH)
-        self.cluster[k] = tiles.split
+        self.set(k, TILE_DEPTH)
         order = [a for a in s.grid if a != rows[0]] + [rows[0]]
         stages = min(MOST_STAGES_FEW_ROWS if few else MOST_STAGES, tiles.slots(shared))
         walked = programs > PERSISTENT_WAVES * sms and not few and tiles.split == 1
         schedule = self.schedule(order, dot=True, tensor=True, stages=stages, persistent=sms if walked else 0,
-                                 resident=2 if few else 0)
+                                 resident=2 if few else 0, split=tiles.split)
         return schedule.with_axis(rows[0], warps=4 * tiles.groups)
 
     def _warps(self, roles: Roles, k: int) -> Schedule | None:

@@ -66,9 +66,7 @@ class Reductions(Expressions):
             return total
         kept = [(sizes[a] if sizes else 1) if a in axes else n for a, n in enumerate(shape)]
         kind = tile.ReduceKind.ADD if isinstance(reduction.op, primop.Sum) else tile.ReduceKind.MAX
-        split = reduction.contraction and self.schedule.tensor and any(self.schedule.axes[a].cluster > 1 for a in axes)
-        dealt = [a for a, n in enumerate(kept) if n > 1 and a not in self.structure.mirrored] if split else None
-        return tile.Reduce(kind=kind, axes=axes, dealt=dealt, value=total,
+        return tile.Reduce(kind=kind, axes=axes, value=total,
                            result=ir.VectorType.get(kept, total.type.element_type)).result
 
     def _nested_reduction(self, op: ir.OpView, index: Index) -> ir.Value:
@@ -169,8 +167,7 @@ class Reductions(Expressions):
         if reduction.contraction and self.schedule.dot:
             shape = self._shape(axes - set(reduction.axes))
             for a in reduction.axes:  # one partial sum for every thread along the axis
-                axis = self.schedule.axes[a]
-                shape[a] = axis.cluster if self.schedule.tensor else 1 if self.schedule.twin >= 0 else axis.threads
+                shape[a] = 1 if self.schedule.tensor or self.schedule.twin >= 0 else self.schedule.axes[a].threads
             return shape
         if any(self.tiles[a] > 1 for a in reduction.axes):
             axes |= set(reduction.axes)

@@ -6,7 +6,7 @@
 Prints, per model, the median device time of a token, the bytes that must be read for it over the time, and their share of
 the copy rate of an H200. `--kernels` adds what each kernel costs: the step's time with and without it. `--torch` adds a
 decode step written in torch for this purpose, see `torch_decode.py`. `--entry sample` times the step that
-draws its token. Models are in `models.py`, which says what -shape means.
+draws its token, `--batch N` one that takes a token of each of N sequences of `--context` tokens. Models are in `models.py`, which says what -shape means.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tilec.llm import choose_batch
 from tilec.model_compiler import compile_model
 from tilec.runtime.cuda import CudaProgram
 from tilec.runtime.sampling import Sampler, SamplingParams
@@ -27,17 +28,20 @@ from tilec.tools.bench.models import MODELS, bytes_of_a_token, random_weights
 
 
 def measure(name: str, target: str, dtype: str, context: int, repeats: int, kernels: bool,
-            leave_out: Sequence[str] = (), entry: str = "decode") -> dict[str, Any]:
+            leave_out: Sequence[str] = (), entry: str = "decode", batch: int = 1) -> dict[str, Any]:
     """Compiles a model, fills its cache up to `context` in form only, and times decode steps around there."""
-    config = MODELS[name]
-    artifact = compile_model(config, target, dtype, context + 2 * repeats + 64, leave_out=leave_out)
+    config, first = MODELS[name], max(context - repeats // 2, 0)
+    artifact = compile_model(config, target, dtype, context + 2 * repeats + 64, leave_out=leave_out, batch=batch)
     manifest = artifact.manifest
     program = CudaProgram(artifact, load_weights(manifest, random_weights(manifest, config), 8))
-    tokens = {"tokens": np.array([7], np.int32)}
-    if entry == "sample":
+    tokens, symbols = {"tokens": np.full(batch, 7, np.int32)}, {"past": first}
+    if batch > 1:
+        entry, symbols = "decode_batch", {"past": first, "batch": batch}
+        tokens["positions"] = np.full(batch, first, np.int32)
+    elif entry == "sample":
         tokens |= Sampler(SamplingParams(temperature=0.8, top_k=50, top_p=0.95, seed=1)).arguments
-    median = statistics.median(program.time(entry, tokens, {"past": max(context - repeats // 2, 0)}, repeats)[5:])
-    read = bytes_of_a_token(manifest, config, dtype, context)
+    median = statistics.median(program.time(entry, tokens, symbols, repeats)[5:])
+    read = bytes_of_a_token(manifest, config, dtype, context, batch)
     launches = [kernel for kernel, _ in manifest.entries[entry].launches]
     result: dict[str, Any] = {
         "model": name, "dtype": dtype, "context": context, "ms_per_token": round(median, 4),
@@ -46,12 +50,14 @@ def measure(name: str, target: str, dtype: str, context: int, repeats: int, kern
     }
     if entry != "decode":
         result["entry"] = entry
+    if batch > 1:
+        result["batch"] = batch
     if leave_out:
         result["without"] = list(leave_out)
     if kernels:
         costs = {}
         for kernel in dict.fromkeys(launches):
-            without = statistics.median(program.time(entry, tokens, {"past": context}, 30, frozenset([kernel]))[5:])
+            without = statistics.median(program.time(entry, tokens, symbols, 30, frozenset([kernel]))[5:])
             count = launches.count(kernel)
             costs[kernel] = {"launches": count, "microseconds_each": round((median - without) * 1e3 / count, 2)}
             print(f"    {kernel:40} {count:4} x {costs[kernel]['microseconds_each']:8.2f} us")
@@ -83,18 +89,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--context", type=int, default=512, help="tokens in the cache (default 512)")
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--entry", default="decode", choices=["decode", "sample"], help="greedy, or drawing a token")
+    parser.add_argument("--batch", type=int, default=1, help="sequences in a step (default 1)")
     parser.add_argument("--kernels", action="store_true", help="also what each kernel costs")
     parser.add_argument("--torch", action="store_true", help="also a bf16 step in torch, in this process")
     parser.add_argument("--compile-budget", type=int, default=120, metavar="SECONDS",
                         help="for torch.compile, per model; 0 leaves it out (default 120)")
     options = parser.parse_args(arguments)
-    columns = (("model", "", ""), ("dtype", "", ""), ("context", "", ""), ("ms_per_token", ".4f", "ms"),
+    if options.torch and options.batch > 1:
+        parser.error("torch's step takes one sequence: leave out --torch or --batch")
+    columns = (("model", "", ""), ("dtype", "", ""), ("context", "", ""), ("batch", "", ""), ("ms_per_token", ".4f", "ms"),
                ("terabytes_per_second", ".3f", "TB/s"), ("share_of_copy_rate", ".1%", ""), ("launches", "", ""),
                ("torch_ms", ".4f", "ms"), ("torch_by", "", ""), ("ratio", ".3f", ""))
     report = reports.Report("decode", options.target, columns, options.json)
     for name in options.model or MODELS:
         row = measure(name, report.target, options.dtype, options.context, options.repeats, options.kernels, options.without,
-                      options.entry)
+                      options.entry, choose_batch(options.batch))
         row["repeats"] = options.repeats
         if options.torch:
             row |= measure_torch(name, options.context, options.repeats, options.compile_budget)

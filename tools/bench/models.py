@@ -58,12 +58,13 @@ def matrix_elements(config: ModelConfig) -> tuple[int, int]:
     return config.layers * config.hidden_size * (heads + 3 * config.intermediate_size), config.vocab_size * config.hidden_size
 
 
-def bytes_of_a_token(manifest: Manifest, config: ModelConfig, dtype: str, context: int) -> int:
-    """What a decode step must read: every weight but the embedding's other rows, and keys and values of `context` tokens."""
+def bytes_of_a_token(manifest: Manifest, config: ModelConfig, dtype: str, context: int, batch: int = 1) -> int:
+    """What a decode step must read: every weight but the embedding's other rows, and keys and values of `context` tokens of
+    each sequence."""
     used = {b.label for b in manifest.entries["decode"].buffers if b.kind == "weight"}
     read = sum(ITEM_BYTES[w.dtype] * int(np.prod(w.shape)) for n, w in manifest.weights.items()
                if n in used and not (n == "model.embed_tokens.weight" and not config.tied_embeddings))
-    return read + 2 * config.layers * config.kv_heads * config.head_dim * context * ITEM_BYTES[dtype]
+    return read + 2 * config.layers * config.kv_heads * config.head_dim * context * batch * ITEM_BYTES[dtype]
 
 
 def flop_of_a_prompt(config: ModelConfig, tokens: int) -> int:

@@ -42,7 +42,7 @@ class Panel:
 
 def panels(records: Sequence[Mapping[str, Any]]) -> list[Panel]:
     """What to draw of records, each as `tilec bench NAME --json` writes it; equal bars once, empty panels not at all."""
-    decode = Panel("Milliseconds a token, batch 1", {LIMIT: "reading memory alone, at the device's copy rate", TORCH: "torch"})
+    decode = Panel("Milliseconds a step", {LIMIT: "reading memory alone, at the device's copy rate", TORCH: "torch"})
     prefill = Panel("Tokens of a prompt a second", {})
     speeds = {n: Panel(f"Speed of {n} over torch's fastest", {}, 1.0) for n in ("matvec", "matmul", "attention")}
     for record in records:
@@ -51,6 +51,8 @@ def panels(records: Sequence[Mapping[str, Any]]) -> list[Panel]:
             what = [row.get("model"), row.get("shape"), None if row.get("dtype") == "bf16" else row.get("dtype")]
             what += [{True: "causal", False: "full"}.get(row.get("causal", "")), "symbolic" if row.get("symbolic") else None]
             label = ", ".join(filter(None, what))
+            if row.get("batch"):
+                label += f", {row['batch']} sequences"
             if row.get("without"):
                 label += " without " + ", ".join(p.removeprefix("kernel-").removeprefix("primop-") for p in row["without"])
             if name == "decode":

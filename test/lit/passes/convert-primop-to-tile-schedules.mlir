@@ -105,4 +105,26 @@ func.func private @tensor_cores(%x: tensor<4096x1024xbf16> {primop.kind = "argum
   return %sum : tensor<4096x4096xf32>
 }
 
+// Where the tiles are too few for the multiprocessors, blocks split the depth.
+// SM90A-LABEL: func.func @few_tiles(
+// SM90A-SAME: layout = array<i64: 128, 64, 1, 1>, name = "m"
+// SM90A-SAME: layout = array<i64: 128, 4, 2, 1>, name = "n"
+// SM90A-SAME: split = 4 : i64, stages = 4 : i64, tensor
+func.func private @few_tiles(%x: tensor<128x4096xbf16> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (128, 4096)>}, %w: tensor<4096x4096xbf16> {primop.kind = "weight", primop.shape = affine_map<()[n] -> (4096, 4096)>}) -> (tensor<128x4096xf32> {primop.shape = affine_map<()[n] -> (128, 4096)>}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = affine_map<()[n] -> (128, 4096, 4096)>, maps = [#lhs, #rhs]} : (tensor<128x4096xbf16>, tensor<4096x4096xbf16>) -> tensor<128x4096x4096xf32>
+  %sum = "primop.sum"(%products) {space = affine_map<()[n] -> (128, 4096, 4096)>, maps = [#all], dims = array<i64: 2>} : (tensor<128x4096x4096xf32>) -> tensor<128x4096xf32>
+  return %sum : tensor<128x4096xf32>
+}
+
+// Few rows take the time of reading the matrix: small tiles, so that every multiprocessor reads, and two blocks on each.
+// SM90A-LABEL: func.func @few_rows(
+// SM90A-SAME: layout = array<i64: 64, 32, 1, 1>, name = "m"
+// SM90A-SAME: layout = array<i64: 32, 4, 2, 1>, name = "n"
+// SM90A-SAME: resident = 2 : i64, stages = 9 : i64, tensor
+func.func private @few_rows(%x: tensor<8x4096xbf16> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (8, 4096)>}, %w: tensor<4096x4096xbf16> {primop.kind = "weight", primop.shape = affine_map<()[n] -> (4096, 4096)>}) -> (tensor<8x4096xf32> {primop.shape = affine_map<()[n] -> (8, 4096)>}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = affine_map<()[n] -> (8, 4096, 4096)>, maps = [#lhs, #rhs]} : (tensor<8x4096xbf16>, tensor<4096x4096xbf16>) -> tensor<8x4096x4096xf32>
+  %sum = "primop.sum"(%products) {space = affine_map<()[n] -> (8, 4096, 4096)>, maps = [#all], dims = array<i64: 2>} : (tensor<8x4096x4096xf32>) -> tensor<8x4096xf32>
+  return %sum : tensor<8x4096xf32>
+}
+
 }
