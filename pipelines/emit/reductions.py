@@ -32,7 +32,8 @@ class Reductions(Expressions):
         extent, size = self.structure.extents[axis], self.tiles[axis]
         step = size * copies
         if self.schedule.tensor and axis not in self.structure.inner:
-            return [(0, ceildiv(extent, size) * size, size, ())]  # past the end both operands are zero
+            ragged = (extent - 1 - dim(axis),) if not extent.is_constant or extent.constant % size else ()
+            return [(0, ceildiv(extent, size) * size, size, ragged)]  # one loop: what is fetched past the end is zero
         if extent.is_constant:
             whole: Linear = linear(extent.constant // step * step)
             spans: list = [(0, whole, step, ())] if whole.constant else []

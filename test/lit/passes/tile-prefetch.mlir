@@ -96,7 +96,8 @@ func.func @short_buffer(%x: memref<4xf32>, %y: memref<8xf32>) attributes {tile.k
   %n = "tile.symbol"() {symbol = "n"} : () -> index
   %c0 = arith.constant 0 : index
   %c8 = arith.constant 8 : index
-  %turns = arith.divui %n, %c8 : index
+  %c100 = arith.constant 100 : index
+  %turns = arith.divui %n, %c100 : index
   %end = arith.muli %turns, %c8 : index
   %zeros = arith.constant dense<0.0> : vector<8xf32>
   %sum = scf.for %k = %c0 to %end step %c8 iter_args(%so_far = %zeros) -> vector<8xf32> {

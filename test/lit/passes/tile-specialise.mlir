@@ -104,6 +104,7 @@ func.func @counted(%w: memref<128x64xbf16>) attributes {tile.kernel, tile.argume
   %both:2 = scf.for %n = %c0 to %c128 step %c32 iter_args(%turn = %c0, %sum = %zeros) -> (index, vector<64x32x1xf32>) {
     "tile.fetch"(%ws, %turn, %w, %c0, %n, %c0) {rows = array<i64: 1>, column = 2 : i64, map = affine_map<(m, n, k) -> (n, k)>} : (memref<2x32x64xbf16, 3>, index, memref<128x64xbf16>, index, index, index) -> ()
     %b = "tile.await"(%ws, %turn) : (memref<2x32x64xbf16, 3>, index) -> memref<32x64xbf16, 3>
+    "tile.release"(%ws, %turn) {running = 0 : i64} : (memref<2x32x64xbf16, 3>, index) -> ()
     %next = arith.addi %turn, %c1 : index
     %more = arith.addf %sum, %sum : vector<64x32x1xf32>
     scf.yield %next, %more : index, vector<64x32x1xf32>

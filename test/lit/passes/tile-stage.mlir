@@ -33,19 +33,22 @@ module @kernels {
 // CHECK-NEXT: scf.yield %[[SUM]]
 func.func @product(%x: memref<128x136xbf16>, %w: memref<64x136xbf16>, %y: memref<128x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k], order = array<i64: 1, 0>, unroll = 1 : i64, dot = true, tensor, stages = 3 : i64}} {
   %n = "tile.symbol"() {symbol = "n"} : () -> index
-  %i = "tile.program_id"() {axis = 0 : i64} : () -> index
-  %j = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %row = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %column = "tile.program_id"() {axis = 1 : i64} : () -> index
   %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
   %c64 = arith.constant 64 : index
   %c192 = arith.constant 192 : index
+  %i = arith.muli %row, %c64 : index
+  %j = arith.muli %column, %c32 : index
   %zeros = arith.constant dense<0.0> : vector<64x32x1xf32>
   %sum = scf.for %k = %c0 to %c192 step %c64 iter_args(%so_far = %zeros) -> vector<64x32x1xf32> {
-    %a = "tile.load"(%x, %i, %j, %k, %n) {map = affine_map<(m, n, k)[s] -> (m, k)>, mask = affine_map<(m, n, k)[s] -> (s - m - 1)>} : (memref<128x136xbf16>, index, index, index, index) -> vector<64x1x64xbf16>
-    %b = "tile.load"(%w, %i, %j, %k) {map = affine_map<(m, n, k) -> (n, k)>} : (memref<64x136xbf16>, index, index, index) -> vector<1x32x64xbf16>
+    %a = "tile.load"(%x, %i, %j, %k, %n) {map = affine_map<(m, n, k)[s] -> (m, k)>, mask = affine_map<(m, n, k)[s] -> (s - m - 1, 135 - k)>} : (memref<128x136xbf16>, index, index, index, index) -> vector<64x1x64xbf16>
+    %b = "tile.load"(%w, %i, %j, %k) {map = affine_map<(m, n, k) -> (n, k)>, mask = affine_map<(m, n, k) -> (135 - k)>} : (memref<64x136xbf16>, index, index, index) -> vector<1x32x64xbf16>
     %more = "tile.dot"(%a, %b, %so_far) : (vector<64x1x64xbf16>, vector<1x32x64xbf16>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
     scf.yield %more : vector<64x32x1xf32>
   }
-  "tile.store"(%sum, %y, %i, %j, %c0) {map = affine_map<(m, n, k) -> (m, n)>} : (vector<64x32x1xf32>, memref<128x64xf32>, index, index, index) -> ()
+  "tile.store"(%sum, %y, %i, %j, %c0, %n) {map = affine_map<(m, n, k)[s] -> (m, n)>, mask = affine_map<(m, n, k)[s] -> (s - m - 1)>} : (vector<64x32x1xf32>, memref<128x64xf32>, index, index, index, index) -> ()
   return
 }
 
@@ -60,20 +63,23 @@ func.func @product(%x: memref<128x136xbf16>, %w: memref<64x136xbf16>, %y: memref
 // CHECK-NOT: "tile.await"
 // CHECK-COUNT-3: "tile.release"(%{{.*}}, %{{.*}}) {running = 2 : i64}
 func.func @two_products(%x: memref<128x136xbf16>, %u: memref<64x136xbf16>, %v: memref<64x136xbf16>, %y: memref<128x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "weight", "write"], tile.schedule = {axes = [#m, #n, #k], order = array<i64: 1, 0>, unroll = 1 : i64, dot = true, tensor, stages = 3 : i64}} {
+  %column = "tile.program_id"() {axis = 1 : i64} : () -> index
   %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
   %c64 = arith.constant 64 : index
   %c192 = arith.constant 192 : index
+  %j = arith.muli %column, %c32 : index
   %zeros = arith.constant dense<0.0> : vector<64x32x1xf32>
   %both:2 = scf.for %k = %c0 to %c192 step %c64 iter_args(%p = %zeros, %q = %zeros) -> (vector<64x32x1xf32>, vector<64x32x1xf32>) {
-    %a = "tile.load"(%x, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (m, k)>} : (memref<128x136xbf16>, index, index, index) -> vector<64x1x64xbf16>
-    %b = "tile.load"(%u, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>} : (memref<64x136xbf16>, index, index, index) -> vector<1x32x64xbf16>
-    %c = "tile.load"(%v, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>} : (memref<64x136xbf16>, index, index, index) -> vector<1x32x64xbf16>
+    %a = "tile.load"(%x, %c0, %j, %k) {map = affine_map<(m, n, k) -> (m, k)>, mask = affine_map<(m, n, k) -> (135 - k)>} : (memref<128x136xbf16>, index, index, index) -> vector<64x1x64xbf16>
+    %b = "tile.load"(%u, %c0, %j, %k) {map = affine_map<(m, n, k) -> (n, k)>, mask = affine_map<(m, n, k) -> (135 - k)>} : (memref<64x136xbf16>, index, index, index) -> vector<1x32x64xbf16>
+    %c = "tile.load"(%v, %c0, %j, %k) {map = affine_map<(m, n, k) -> (n, k)>, mask = affine_map<(m, n, k) -> (135 - k)>} : (memref<64x136xbf16>, index, index, index) -> vector<1x32x64xbf16>
     %more_p = "tile.dot"(%a, %b, %p) : (vector<64x1x64xbf16>, vector<1x32x64xbf16>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
     %more_q = "tile.dot"(%a, %c, %q) : (vector<64x1x64xbf16>, vector<1x32x64xbf16>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
     scf.yield %more_p, %more_q : vector<64x32x1xf32>, vector<64x32x1xf32>
   }
   %sum = arith.mulf %both#0, %both#1 : vector<64x32x1xf32>
-  "tile.store"(%sum, %y, %c0, %c0, %c0) {map = affine_map<(m, n, k) -> (m, n)>} : (vector<64x32x1xf32>, memref<128x64xf32>, index, index, index) -> ()
+  "tile.store"(%sum, %y, %c0, %j, %c0) {map = affine_map<(m, n, k) -> (m, n)>} : (vector<64x32x1xf32>, memref<128x64xf32>, index, index, index) -> ()
   return
 }
 
@@ -103,9 +109,10 @@ func.func @two_products(%x: memref<128x136xbf16>, %u: memref<64x136xbf16>, %v: m
 // CHECK: scf.yield %[[SUM]]
 func.func @attention(%q: memref<128x64xbf16>, %k: memref<128x64xbf16>, %v: memref<128x64xbf16>, %y: memref<128x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "read", "write"], tile.schedule = {axes = [#m, #lanes, #keys], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 2 : i64}} {
   %n = "tile.symbol"() {symbol = "n"} : () -> index
-  %i = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %row = "tile.program_id"() {axis = 0 : i64} : () -> index
   %c0 = arith.constant 0 : index
   %c64 = arith.constant 64 : index
+  %i = arith.muli %row, %c64 : index
   %none = arith.constant dense<0.0> : vector<64x1x64xf32>
   %zeros = arith.constant dense<0.0> : vector<64x64x1xf32>
   %mixed = scf.for %t = %c0 to %n step %c64 iter_args(%so_far = %zeros) -> vector<64x64x1xf32> {
@@ -129,17 +136,20 @@ func.func @attention(%q: memref<128x64xbf16>, %k: memref<128x64xbf16>, %v: memre
 // CHECK: %[[B:.*]] = "tile.load"
 // CHECK-NEXT: "tile.dot"(%[[A]], %[[B]], %{{.*}})
 func.func @multiply_adds(%x: memref<128x136xbf16>, %w: memref<64x136xbf16>, %y: memref<128x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k], order = array<i64: 1, 0>, unroll = 1 : i64, dot = true}} {
+  %column = "tile.program_id"() {axis = 1 : i64} : () -> index
   %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
   %c64 = arith.constant 64 : index
   %c128 = arith.constant 128 : index
+  %j = arith.muli %column, %c32 : index
   %zeros = arith.constant dense<0.0> : vector<64x32x1xf32>
   %sum = scf.for %k = %c0 to %c128 step %c64 iter_args(%so_far = %zeros) -> vector<64x32x1xf32> {
-    %a = "tile.load"(%x, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (m, k)>} : (memref<128x136xbf16>, index, index, index) -> vector<64x1x64xbf16>
-    %b = "tile.load"(%w, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>} : (memref<64x136xbf16>, index, index, index) -> vector<1x32x64xbf16>
+    %a = "tile.load"(%x, %c0, %j, %k) {map = affine_map<(m, n, k) -> (m, k)>} : (memref<128x136xbf16>, index, index, index) -> vector<64x1x64xbf16>
+    %b = "tile.load"(%w, %c0, %j, %k) {map = affine_map<(m, n, k) -> (n, k)>} : (memref<64x136xbf16>, index, index, index) -> vector<1x32x64xbf16>
     %more = "tile.dot"(%a, %b, %so_far) : (vector<64x1x64xbf16>, vector<1x32x64xbf16>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
     scf.yield %more : vector<64x32x1xf32>
   }
-  "tile.store"(%sum, %y, %c0, %c0, %c0) {map = affine_map<(m, n, k) -> (m, n)>} : (vector<64x32x1xf32>, memref<128x64xf32>, index, index, index) -> ()
+  "tile.store"(%sum, %y, %c0, %j, %c0) {map = affine_map<(m, n, k) -> (m, n)>} : (vector<64x32x1xf32>, memref<128x64xf32>, index, index, index) -> ()
   return
 }
 
