@@ -48,7 +48,7 @@ def tiled(program: Program, target: str, workers: int = 0) -> ir.Module:
         run_pipeline(module, tile_pipeline(target))
         symbols = len(primop.symbol_ranges(module.operation))
         for function, schedule in tile_functions(module.operation):
-            if schedule.tensor and schedule.cluster == 1 and workers:
+            if schedule.tensor and schedule.cluster == schedule.split == 1 and workers:
                 function.attributes["tile.schedule"] = replace(schedule, persistent=workers).to_attribute(symbols)
     return module
 
@@ -75,11 +75,24 @@ def assert_same_bits(results: dict[str, Array], others: dict[str, Array], what: 
 def same_in_all_prefixes(
     module: ir.Module, program: Program, passes: Sequence[Pass] = PASSES
 ) -> tuple[dict[str, Array], list[str]]:
-    """The results, and which passes changed the program but not them."""
+    """The results, and which passes changed the program but not them; tile-split alone adds up in another order."""
     (_, first), *later = prefixes(module, program, passes)
     for name, results in later:
+        if name == "tile-split":
+            assert_close(first, results)
+            first = results
         assert_same_bits(first, results, f"after {name}")
     return first, [name for name, _ in later]
+
+
+def assert_close(results: dict[str, Array], others: dict[str, Array]) -> None:
+    """Equal but for rounding."""
+    assert results.keys() == others.keys()
+    for name, values in results.items():
+        if values.dtype.kind != "f":
+            np.testing.assert_array_equal(values, others[name], name)
+        else:
+            np.testing.assert_allclose(values, others[name], rtol=2.0**-7, atol=2.0**-7 * np.nanmax(abs(values)), err_msg=name)
 
 
 def ops(block: ir.Block, kind: type) -> Iterator[ir.OpView]:
@@ -177,12 +190,13 @@ def model(count: int, sequences: Callable[[Graph], Sequences]) -> Program:
 
 
 AHEAD, RINGS = ["tile-prefetch"], ["tile-stage", "tile-persist", "tile-specialise"]
+PARTS = ["tile-split", "tile-stage", "tile-specialise"]
 CASES = {
     "a product": Case(lambda: product(128, 40, 129, 200), RINGS, AHEAD),
     "a product of one step": Case(lambda: product(64, 17, 128, 64), ["tile-stage", "tile-specialise"], AHEAD),
     "a product of few rows": Case(lambda: product(8, 5, 40, 136), RINGS, []),
-    "a product of a cluster": Case(lambda: product(128, 40, 65, 1024), ["tile-stage", "tile-specialise"], AHEAD),
-    "a product of a cluster and more": Case(lambda: recorded(long_product), ["tile-stage", "tile-specialise"], AHEAD),
+    "a product of a cluster": Case(lambda: product(128, 40, 65, 1024), PARTS, AHEAD),
+    "a product of a cluster and more": Case(lambda: recorded(long_product), PARTS, AHEAD),
     "a product shorter than a tile": Case(lambda: product(64, 17, 40, 72, "f16", "f16"), RINGS, AHEAD),
     **{e.__name__.replace("_", " "): Case(lambda e=e: recorded(e), RINGS, AHEAD) for e in EPILOGUES},
     "rotary of wide heads": Case(lambda: recorded(rotary_of_wide_heads), RINGS, []),
@@ -306,4 +320,8 @@ def test_the_programs_of_a_lit_test_compute_the_same_after_its_passes(file: str,
         passes = re.search(r"--pass-pipeline='(.*)'", text)
         assert passes
         run_pipeline(module, parse_pipeline(passes[1]).passes)
-        assert_same_bits(before, launched(module, {"n": length}), f"after {passes[1]}")
+        after = launched(module, {"n": length})
+        if "tile-split" in passes[1]:
+            assert_close(before, after)
+        else:
+            assert_same_bits(before, after, f"after {passes[1]}")
