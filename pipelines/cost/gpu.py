@@ -291,7 +291,7 @@ class GpuPlan(Plan):
         rows = [a for a in roles.left if s.extents[a] != linear(1)]
         columns = [a for a in roles.right if s.extents[a] != linear(1)]
         if len(s.stages) != 1 or s.inner or s.nested or len(rows) != 1 or not columns or len(roles.reduced) != 1 or \
-                not all(r.contraction for r in s.stages[0]) or largest(s, rows[0]) <= FEW_ROWS:
+                not all(r.contraction for r in s.stages[0]):
             return None
         for reduction in s.stages[0]:
             product = defining_op(reduction.op.operand)
@@ -300,13 +300,15 @@ class GpuPlan(Plan):
             sides = contraction_operands(s, reduction)
             if not all(side and self._vector(k, side) == 8 for side in sides):
                 return None
-        width = next((w for w in (64, 32, 16, 8) if w * len(s.stages[0]) <= 64 and self._fits_columns(columns, w)), None)
+        few = largest(s, rows[0]) <= FEW_ROWS  # then many warps shall read the matrix, each with many loads in flight
+        widths, most = ((8, 16, 32, 64, 128), 128) if few else ((64, 32, 16, 8), 64)
+        width = next((w for w in widths if w * len(s.stages[0]) <= most and self._fits_columns(columns, w)), None)
         if width is None:
             return None
         warps = next(w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1)
-        self.set(rows[0], 4, 8 * warps)
+        self.set(rows[0], 2 if few else 4, 8 * warps)
         self._set_columns(columns, width)
-        self.set(k, 1, 4, 8)
+        self.set(k, max(LOADS_IN_FLIGHT * 8 // (width * len(s.stages[0])), 1) if few else 1, 4, 8)
         last = columns[-1]
         schedule = self.schedule(dot=True, ahead=True, twin=last).with_axis(rows[0], warps=warps)
         schedule = schedule.with_axis(k, lanes_of=schedule.axes[last].name)

@@ -6,7 +6,8 @@
 Prints, per model, the median device time of a token, the bytes that must be read for it over the time, and their share of
 the copy rate of an H200. `--kernels` adds what each kernel costs: the step's time with and without it. `--torch` adds a
 decode step written in torch for this purpose, see `torch_decode.py`. `--entry sample` times the step that
-draws its token, `--batch N` one that takes a token of each of N sequences of `--context` tokens. Models are in `models.py`, which says what -shape means.
+draws its token, `--batch N` one that takes a token of each of N sequences of `--context` tokens. Models are in
+`models.py`, which says what -shape means.
 """
 
 from __future__ import annotations
