@@ -18,7 +18,8 @@ from tilec.errors import CheckpointError, UnsupportedError, shown
 
 RopeKind = Literal["default", "linear", "llama3", "divisors"]
 
-SUPPORTED_ARCHITECTURES = ("llama",)
+SUPPORTED_ARCHITECTURES = ("llama", "mistral")  # a Mistral has a Llama's layers; a GGUF file calls it one
+GGUF_ARCHITECTURES = ("llama",)
 SUPPORTED_ROPE = ("default", "linear", "llama3")
 
 
@@ -66,6 +67,7 @@ class RopeScaling:
 class ModelConfig:
     """What the mathematics of one model depends on. Sizes are in elements, `max_context` in tokens.
 
+    `sliding_window` is how many tokens each token sees, itself among them; None where it sees all that came before.
     `eos_token_ids` are all the tokens that end an answer; they may be empty, as `bos_token_id` may be None.
     """
 
@@ -84,6 +86,7 @@ class ModelConfig:
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
     architecture: str = "llama"
+    sliding_window: int | None = None
 
     def __post_init__(self) -> None:
         _check_architecture(self.architecture)
@@ -91,6 +94,8 @@ class ModelConfig:
             "vocab_size", "hidden_size", "intermediate_size", "layers", "heads", "kv_heads", "head_dim", "max_context"
         ):  # fmt: skip
             _check_count(name, getattr(self, name))
+        if self.sliding_window is not None:
+            _check_count("sliding_window", self.sliding_window)
         _check_positive("norm_eps", self.norm_eps)
         _check_positive("rope_theta", self.rope_theta)
         if self.heads % self.kv_heads:
@@ -115,8 +120,8 @@ class ModelConfig:
     def from_hf(raw: Mapping[str, Any]) -> ModelConfig:
         """From the content of a Hugging Face `config.json`, old (`rope_scaling`) or new (`rope_parameters`) style.
 
-        Raises UnsupportedError for another architecture, rope type, activation, attention bias, sliding window or
-        stored quantisation, CheckpointError for missing or contradictory values.
+        Raises UnsupportedError for another architecture, rope type, activation, attention bias, stored quantisation or
+        sliding window (but a Mistral's), CheckpointError for missing or contradictory values.
         """
         architecture = raw.get("model_type")
         if architecture is None:
@@ -151,6 +156,7 @@ class ModelConfig:
             rope_theta=theta,
             rope_scaling=scaling,
             max_context=max_context,
+            sliding_window=_hf_window(raw, architecture),
             tied_embeddings=bool(raw.get("tie_word_embeddings", False)),
             bos_token_id=raw.get("bos_token_id"),
             eos_token_ids=() if eos is None else tuple(eos) if isinstance(eos, list) else (eos,),
@@ -170,7 +176,7 @@ class ModelConfig:
         architecture = metadata.get("general.architecture")
         if architecture is None:
             raise CheckpointError("the GGUF file has no 'general.architecture': it is not a language model")
-        _check_architecture(architecture)
+        _check_architecture(architecture, GGUF_ARCHITECTURES)
 
         def get(key: str, default: Any = None) -> Any:
             return metadata.get(f"{architecture}.{key}", default)
@@ -224,6 +230,7 @@ class ModelConfig:
             rope_theta=get("rope.freq_base", 10000.0),
             rope_scaling=_gguf_rope(get, "rope_freqs.weight" in tensor_names, rope_divisors),
             max_context=need("context_length"),
+            sliding_window=get("attention.sliding_window") or None,
             tied_embeddings="output.weight" not in tensor_names,
             bos_token_id=metadata.get("tokenizer.ggml.bos_token_id"),
             eos_token_ids=tuple(eos),
@@ -264,7 +271,6 @@ def _llama3_frequencies(frequencies: np.ndarray, scaling: RopeScaling) -> np.nda
 _HF_NEUTRAL: tuple[tuple[str, tuple[Any, ...], str], ...] = (
     ("attention_bias", (False,), "attention bias"),
     ("mlp_bias", (False,), "a bias in the feed-forward network"),
-    ("sliding_window", (), "a sliding attention window"),
     ("partial_rotary_factor", (1, 1.0), "rotary embedding over a part of the head"),
     ("quantization_config", (), "a quantised Hugging Face checkpoint"),
     ("num_local_experts", (0, 1), "a mixture of experts"),
@@ -276,7 +282,7 @@ _HF_NEUTRAL: tuple[tuple[str, tuple[Any, ...], str], ...] = (
 )
 
 _GGUF_NEUTRAL: tuple[tuple[str, tuple[Any, ...], str], ...] = (
-    ("attention.sliding_window", (0,), "a sliding attention window"),
+    ("attention.sliding_window_pattern", (), "a sliding attention window in some of the layers"),
     ("attention.causal", (True,), "attention that is not causal"),
     ("attention.scale", (0.0,), "a scale of its own on attention scores"),
     ("attention.clamp_kqv", (0.0,), "clamped queries, keys and values"),
@@ -292,6 +298,24 @@ _GGUF_NEUTRAL: tuple[tuple[str, tuple[Any, ...], str], ...] = (
 
 # Chat models end a turn with a token that need not be the one that ends a text.
 _GGUF_EOS_KEYS = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id")
+
+
+def _hf_window(raw: Mapping[str, Any], architecture: str) -> int | None:
+    """A Mistral's window, which all its layers have; no other architecture may state one."""
+    window = raw.get("sliding_window")
+    if architecture != "mistral":
+        if window is not None:
+            raise UnsupportedError(
+                f"a sliding attention window (sliding_window={shown(window)}) is not supported for {architecture}"
+            )
+        return None
+    for key in ("sliding_window", "num_key_value_heads"):
+        if key not in raw:
+            raise CheckpointError(f"config.json has no {key!r}, which a Mistral must state, even if it is null")
+    kind, kinds = "full_attention" if window is None else "sliding_attention", raw.get("layer_types") or []
+    if not isinstance(kinds, list) or any(each != kind for each in kinds):
+        raise UnsupportedError(f"layers of different kinds (layer_types={shown(kinds)}) are not supported for {architecture}")
+    return window
 
 
 def _hf_rope(raw: Mapping[str, Any], max_context: int) -> tuple[float, RopeScaling]:
@@ -342,11 +366,9 @@ def _unsupported_rope(kind: Any) -> UnsupportedError:
     return UnsupportedError(f"rope type {shown(kind)} is not supported; supported are {_listed(SUPPORTED_ROPE)}")
 
 
-def _check_architecture(architecture: Any) -> None:
-    if architecture not in SUPPORTED_ARCHITECTURES:
-        raise UnsupportedError(
-            f"architecture {shown(architecture)} is not supported; supported: {_listed(SUPPORTED_ARCHITECTURES)}"
-        )
+def _check_architecture(architecture: Any, supported: Collection[str] = SUPPORTED_ARCHITECTURES) -> None:
+    if architecture not in supported:
+        raise UnsupportedError(f"architecture {shown(architecture)} is not supported; supported: {_listed(supported)}")
 
 
 def _check_count(name: str, value: Any) -> None:

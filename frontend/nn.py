@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tilec.dialects.index_expr import Linear, dim, floordiv
-from tilec.frontend.tensor import LOG2_E, Tensor
+from tilec.frontend.tensor import LOG2_E, ShapeError, Tensor
 
 
 def silu(x: Tensor) -> Tensor:
@@ -63,13 +63,16 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return (halves * cos + halves.flip(2) * (sin * sign)).reshape(length, heads, width)
 
 
-def attention(q: Tensor, keys: Tensor, values: Tensor, past: Linear | None) -> Tensor:
+def attention(q: Tensor, keys: Tensor, values: Tensor, past: Linear | None, window: int | None = None) -> Tensor:
     """Grouped-query attention.
 
     q is (S, heads, D); keys and values are (kv_heads, T, D). Causal attention has T = past + S, and S queries aligned to
-    the end of T; where `past` is None, every query sees all keys.
+    the end of T; where `past` is None, every query sees all keys. With `window`, the query at position p sees the keys
+    p - window + 1 .. p, so that a window of 1 is the query's own key: Mistral's `sliding_window` as transformers reads it.
     The result is f32 (S, heads, D). Query head h reads kv head `h floordiv group`, a view: nothing is repeated.
     """
+    if window is not None and (past is None or window < 1):
+        raise ShapeError(f"a window needs causal attention and at least one key, but got window={window} and past={past}")
     graph = q.graph
     _length, heads, width = q.shape
     group = heads.constant // keys.shape[0].constant
@@ -77,12 +80,14 @@ def attention(q: Tensor, keys: Tensor, values: Tensor, past: Linear | None) -> T
         grouped = [x._viewed((heads, *x.shape[1:]), [floordiv(dim(0), group), dim(1), dim(2)]) for x in (keys, values)]
         accumulate = "f32" if q.dtype in ("bf16", "f16") else q.dtype
         with graph.scope("scores"):
-            # (heads, S, T, D): masked where the key is later than the query.
+            # (heads, S, T, D): masked where the key is later than the query, and where it is before the query's window.
             scores = q.permute(1, 0, 2).unsqueeze(2).mul(grouped[0].unsqueeze(1), accumulate).sum(-1)
             scores = scores * (LOG2_E / math.sqrt(width.constant) / LOG2_E)
             if past is not None:
-                late = graph.constant(-math.inf, "f32").expand(*scores.shape).where_index(dim(2) - dim(1) - past - 1)
-                scores = scores + late
+                excluded = graph.constant(-math.inf, "f32").expand(*scores.shape)
+                scores = scores + excluded.where_index(dim(2) - dim(1) - past - 1)
+                if window is not None:
+                    scores = scores + excluded.where_index(dim(1) - dim(2) + past - window)
         with graph.scope("softmax"):
             weights = scores.softmax(-1)
         with graph.scope("values"):
@@ -91,11 +96,11 @@ def attention(q: Tensor, keys: Tensor, values: Tensor, past: Linear | None) -> T
             return shares.mul(grouped[1].transpose(1, 2).unsqueeze(0), accumulate).sum(-1)
 
 
-def attention_by_sequence(q: Tensor, keys: Tensor, values: Tensor, last: Tensor) -> Tensor:
+def attention_by_sequence(q: Tensor, keys: Tensor, values: Tensor, last: Tensor, window: int | None = None) -> Tensor:
     """Grouped-query attention with one query for each of several sequences of different lengths.
 
     q is (B, heads, D), keys and values are (B, kv_heads, T, D), last is i32 (B): query b sees the keys 0 to last(b) of its own
-    sequence, and nothing that lies beyond counts, whatever it is. The result is f32 (B, heads, D).
+    sequence, with `window` the last so many of them, and nothing else counts, whatever it is. The result is f32 (B, heads, D).
     """
     graph = q.graph
     batch, heads, width = q.shape
@@ -103,18 +108,20 @@ def attention_by_sequence(q: Tensor, keys: Tensor, values: Tensor, last: Tensor)
     group = heads.constant // keys.shape[1].constant
     accumulate = "f32" if q.dtype in ("bf16", "f16") else q.dtype
     with graph.scope("attention"):
-        late = last.unsqueeze(1) < graph.iota(total)  # (B, T)
+        unseen = last.unsqueeze(1) < graph.iota(total)  # (B, T)
+        if window is not None:
+            unseen = unseen + (graph.iota(total) < last.unsqueeze(1) + (1 - window))
         grouped_keys, grouped_values = (
             x._viewed((batch, heads, total, width), [dim(0), floordiv(dim(1), group), dim(2), dim(3)]) for x in (keys, values))
         with graph.scope("scores"):
             scores = q.unsqueeze(2).mul(grouped_keys, accumulate).sum(-1)  # (B, heads, T)
             scores = scores * (1.0 / math.sqrt(width.constant))
-            scores = late.unsqueeze(1).where(graph.constant(-math.inf, scores.dtype), scores)
+            scores = unseen.unsqueeze(1).where(graph.constant(-math.inf, scores.dtype), scores)
         with graph.scope("softmax"):
             weights = scores.softmax(-1)
         with graph.scope("values"):
             # (B, heads, D, T); a share of zero times what is not a number would be none.
-            seen = late.reshape(batch, 1, 1, total).where(graph.constant(0.0, values.dtype), grouped_values.transpose(2, 3))
+            seen = unseen.reshape(batch, 1, 1, total).where(graph.constant(0.0, values.dtype), grouped_values.transpose(2, 3))
             return weights.cast(values.dtype).unsqueeze(2).mul(seen, accumulate).sum(-1)
 
 

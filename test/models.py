@@ -1,4 +1,4 @@
-"""Random Llama models as Hugging Face folders, and what transformers says they compute."""
+"""Random Llama and Mistral models as Hugging Face folders, and what transformers says they compute."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = {**TINY, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_laye
 
 def write_llama(folder: Path, seed: int = 0, dtype: str = "f32", **changes: object) -> Path:
     """A model with seeded random weights; `changes` override `TINY`'s configuration."""
-    config = {**TINY, **changes, "model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    config = {**TINY, "model_type": "llama", "architectures": ["LlamaForCausalLM"], **changes}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     rng = np.random.default_rng(seed)
@@ -55,6 +55,12 @@ def write_llama(folder: Path, seed: int = 0, dtype: str = "f32", **changes: obje
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder
+
+
+def write_mistral(folder: Path, window: int | None, seed: int = 0, **changes: object) -> Path:
+    """The same layers, each token of which sees the last `window` ones only."""
+    named = {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
+    return write_llama(folder, seed, sliding_window=window, **named, **changes)
 
 
 def round_to_bf16(values: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from tilec.runtime.cpu import CpuProgram
 from tilec.runtime.weights import pack
 
 from .gpu_simulator import SimulatedGpu
-from .models import relative_error, round_to_bf16, write_llama
+from .models import relative_error, round_to_bf16, write_llama, write_mistral
 from .reference import to_memory
 
 CONTEXT = 48
@@ -50,6 +50,14 @@ def test_each_sequence_gets_the_tokens_that_it_gets_alone(alone: tilec.LLM, toge
     expected = [alone.complete(alone.encode(t), params) for t in texts]
     assert [c.tokens for c in got] == [c.tokens for c in expected]
     assert [(c.text, c.finish, c.prompt_tokens) for c in got] == [(c.text, c.finish, c.prompt_tokens) for c in expected]
+
+
+def test_each_sequence_sees_its_own_window(tmp_path: Path) -> None:
+    model = write_mistral(tmp_path / "model", 9, num_hidden_layers=2, eos_token_id=[])
+    alone, together = (tilec.LLM(model, target="cpu", dtype="f32", context=CONTEXT, cache=False, batch=n) for n in (1, 3))
+    texts, params = [" ".join(f"w{t}" for t in prompt) for prompt in PROMPTS], tilec.SamplingParams(max_tokens=15)
+    expected = [alone.complete(alone.encode(t), params).tokens for t in texts]
+    assert [c.tokens for c in together.generate(texts, params)] == expected
 
 
 def test_sequences_end_at_their_own_number_of_tokens_and_stop_tokens(alone: tilec.LLM, together: tilec.LLM) -> None:
@@ -113,6 +121,8 @@ def weights_of(artifact: Artifact, config: ModelConfig) -> dict[str, np.ndarray]
     ("sm_90a", "bf16", CONFIG, 3e-2),  # products by groups of warps, operands by TMA
     ("sm_80", "bf16", CONFIG, 3e-2),  # by single warps
     ("sm_90a", "f32", replace(CONFIG, hidden_size=72, heads=9, kv_heads=3, head_dim=16), 1e-5),
+    ("sm_90a", "bf16", replace(CONFIG, sliding_window=3), 3e-2),
+    ("sm_80", "f32", replace(CONFIG, sliding_window=3), 1e-5),
 ])
 def test_sequences_of_different_lengths_have_the_logits_that_they_have_alone(target: str, dtype: str, config: ModelConfig,
                                                                             most: float) -> None:

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -322,6 +323,25 @@ def test_linear_rope_of_a_gguf_file_is_read_in_both_spellings():
         assert ModelConfig.from_gguf({**GGUF, **extra}, ()).rope_scaling == RopeScaling("linear", 4.0)
 
 
+# A sliding window
+
+MISTRAL = {"model_type": "mistral", "sliding_window": 24}
+
+
+@pytest.mark.parametrize("window", [24, None])
+def test_a_mistral_is_a_llama_with_a_window_or_without(window):
+    config = ModelConfig.from_hf({**HF, **MISTRAL, "sliding_window": window})
+    llama = ModelConfig.from_hf(HF)
+    assert llama.sliding_window is None
+    assert config == replace(llama, architecture="mistral", sliding_window=window)
+
+
+@pytest.mark.parametrize(("stated", "window"), [({}, None), ({"llama.attention.sliding_window": 0}, None),
+                                                ({"llama.attention.sliding_window": 24}, 24)])
+def test_the_window_of_a_gguf_file_is_that_of_its_metadata(stated, window):
+    assert ModelConfig.from_gguf({**GGUF, **stated}, ()).sliding_window == window
+
+
 # What is not supported
 
 
@@ -333,7 +353,9 @@ def test_linear_rope_of_a_gguf_file_is_read_in_both_spellings():
         ({"rope_scaling": {"type": "dynamic", "factor": 4.0}}, "rope type 'dynamic'"),
         ({"attention_bias": True}, "attention bias"),
         ({"mlp_bias": True}, "a bias in the feed-forward network"),
-        ({"sliding_window": 4096}, r"a sliding attention window \(sliding_window=4096\)"),
+        ({"sliding_window": 4096}, r"a sliding attention window \(sliding_window=4096\) is not supported for llama"),
+        ({**MISTRAL, "layer_types": ["sliding_attention", "full_attention"]}, "layers of different kinds"),
+        ({**MISTRAL, "sliding_window": None, "layer_types": ["sliding_attention"] * 2}, "layers of different kinds"),
         ({"hidden_act": "gelu"}, "activation 'gelu' .* supported is 'silu'"),
         ({"partial_rotary_factor": 0.5}, "rotary embedding over a part of the head"),
         ({"quantization_config": {"quant_method": "awq"}}, "a quantised Hugging Face checkpoint"),
@@ -360,6 +382,9 @@ def test_what_is_not_supported_in_a_config_is_refused_by_name(changes, message):
         ({"rope_scaling": {"type": "llama3", "factor": 8.0}}, "'low_freq_factor', which is needed"),
         ({"rope_scaling": {"type": "llama3", **LLAMA3, "high_freq_factor": 1.0}}, "high_freq_factor above"),
         ({"rope_scaling": [1]}, "need rope parameters to be an object"),
+        ({"model_type": "mistral"}, "no 'sliding_window', which a Mistral must state, even if it is null"),
+        ({**MISTRAL, "sliding_window": 0}, "need a positive whole number for sliding_window, .* got 0"),
+        ({**MISTRAL, "sliding_window": True}, "need a positive whole number for sliding_window"),
     ],
 )
 def test_a_config_that_makes_no_sense_is_refused_by_name(changes, message):
@@ -372,7 +397,7 @@ def test_a_config_that_makes_no_sense_is_refused_by_name(changes, message):
     [
         ({"general.architecture": "gemma3"}, "architecture 'gemma3' is not supported"),
         ({"llama.expert_count": 8}, "a mixture of experts"),
-        ({"llama.attention.sliding_window": 512}, "a sliding attention window"),
+        ({"llama.attention.sliding_window_pattern": 4}, "a sliding attention window in some of the layers"),
         ({"llama.attention.value_length": 8}, "keys of 16 elements with values of 8"),
         ({"llama.rope.dimension_count": 8}, "rotary embedding over 8 of 16 elements"),
         ({"llama.rope.scaling.type": "yarn"}, "rope type 'yarn'"),

@@ -11,7 +11,7 @@ import tilec
 from tilec.errors import TilecError
 from tilec.frontend.hub import resolve
 
-from .models import relative_error, transformers_logits, write_llama
+from .models import relative_error, transformers_logits, write_llama, write_mistral
 
 TOKENS = np.random.default_rng(1).integers(3, 211, 128)
 
@@ -90,6 +90,50 @@ def test_variants_of_the_family_agree_with_transformers(tmp_path: Path, changes:
     model = write_llama(tmp_path / "model", seed=3, **changes)
     llm = tilec.LLM(model, target="cpu", dtype="f32", context=160, cache=False)
     assert relative_error(llm.engine.score(TOKENS), transformers_logits(model, TOKENS)) < 1e-4
+
+
+WINDOW = 29
+
+
+@pytest.fixture(scope="module")
+def mistral(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_mistral(tmp_path_factory.mktemp("mistral"), WINDOW, seed=5)
+
+
+@pytest.fixture(scope="module")
+def windowed(mistral: Path) -> tilec.LLM:
+    return tilec.LLM(mistral, target="cpu", dtype="f32", context=160, cache=False)
+
+
+def test_a_prompt_longer_than_the_window_has_the_logits_of_transformers(mistral: Path, windowed: tilec.LLM,
+                                                                        tmp_path: Path) -> None:
+    expected = transformers_logits(mistral, TOKENS)
+    assert relative_error(fresh(windowed).engine.score(TOKENS), expected) < 1e-4
+    whole = transformers_logits(write_mistral(tmp_path / "whole", None, seed=5), TOKENS)
+    np.testing.assert_allclose(whole[:WINDOW], expected[:WINDOW], atol=1e-4)
+    assert relative_error(whole[WINDOW], expected[WINDOW]) > 1e-3  # from here on the first token is out of sight
+
+
+def test_a_mistral_without_a_window_agrees_with_transformers(tmp_path: Path) -> None:
+    model = write_mistral(tmp_path / "model", None, seed=6)
+    llm = tilec.LLM(model, target="cpu", dtype="f32", context=160, cache=False)
+    assert relative_error(llm.engine.score(TOKENS), transformers_logits(model, TOKENS)) < 1e-4
+
+
+@pytest.mark.parametrize("length", [1, WINDOW - 1, WINDOW, 100])
+def test_greedy_tokens_across_the_edge_of_the_window_are_those_of_transformers(mistral: Path, windowed: tilec.LLM,
+                                                                               length: int) -> None:
+    prompt = TOKENS[:length].tolist()
+    ours = list(fresh(windowed).engine.generate(prompt, tilec.SamplingParams(max_tokens=48)))
+    logits = transformers_logits(mistral, np.array(prompt + ours))
+    assert ours == logits[length - 1:-1].argmax(-1).tolist()
+
+
+def test_a_prompt_in_two_pieces_sees_the_window_across_them(windowed: tilec.LLM) -> None:
+    whole = np.array(fresh(windowed).engine.score(TOKENS[:70]))
+    engine = fresh(windowed).engine
+    engine.extend(TOKENS[:41].tolist())
+    assert relative_error(engine.score(TOKENS[41:70]), whole[41:]) < 1e-5
 
 
 @pytest.mark.parametrize("group", range(3))

@@ -134,10 +134,12 @@ def random_weights(artifact: Artifact) -> dict[str, np.ndarray]:
     return weights
 
 
+@pytest.mark.parametrize("window", [None, 4])
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
-def test_a_model_gives_the_logits_of_the_cpu_in_prefill_and_decode(target: str) -> None:
-    on_cpu = compile_model(CONFIG, "cpu", "f32", 64)
-    artifact = compile_model(CONFIG, target, "f32", 64)
+def test_a_model_gives_the_logits_of_the_cpu_in_prefill_and_decode(target: str, window: int | None) -> None:
+    config = replace(CONFIG, sliding_window=window)
+    on_cpu = compile_model(config, "cpu", "f32", 64)
+    artifact = compile_model(config, target, "f32", 64)
     weights = random_weights(artifact)
     gpu = SimulatedGpu(artifact, weights)
     cpu = CpuProgram(on_cpu, ((n, pack(weights[n], w)) for n, w in on_cpu.manifest.weights.items()), 1)

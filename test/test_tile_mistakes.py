@@ -152,6 +152,12 @@ REPLACED = {
     "tiles of all turns read once": Replaced(lambda: recorded(bias), "sm_80", prefetch, "_turns", lambda *_: False),
     "tiles read past the last turn": Replaced(
         lambda: attention(1, 300, 9, 3, 64), "sm_90a", prefetch, "_bounded", lambda *_: True, "is read out of bounds"),
+    "a first tile that does not fit behind where a loop begins": Replaced(
+        lambda: attention(1, 400, 4, 2, 128, window=100), "sm_90a", prefetch, "_first", lambda load, loop: loop.lowerBound,
+        "is read out of bounds"),
+    "turns counted from the start of the cache": Replaced(
+        lambda: attention(150, 400, 1, 1, 128, window=390), "sm_90a", stage, "_is_zero", lambda value: True,
+        "fills a slot whose next turn is"),
 }
 
 

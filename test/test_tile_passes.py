@@ -120,15 +120,16 @@ class Case:
         return self.hopper if target == "sm_90a" else self.ampere
 
 
-def attention(queries: int, past: int, heads: int, kv_heads: int, width: int, dtype: str = "bf16") -> Program:
-    """Causal attention over a cache, of one query or of a length `seq`."""
+def attention(queries: int, past: int, heads: int, kv_heads: int, width: int, dtype: str = "bf16",
+              window: int | None = None) -> Program:
+    """Causal attention over a cache, of one query or of a length `seq`, of a window of keys each."""
     program = Program(Graph({"past": (0, 400), "seq": (1, 160)}), symbols={"past": past, "seq": queries})
     with program.graph.entry("main"):
         before, count = program.graph.symbol("past"), seq(program) if queries > 1 else 1
         q = normal(program, "q", (count, heads, width), dtype)
         keys = (kv_heads, 560, width)
         k, v = (normal(program, n, keys, dtype, "state")[:, : before + count] for n in ("keys", "values"))
-        program.output("y", nn.attention(q, k, v, before))
+        program.output("y", nn.attention(q, k, v, before, window))
     for name in ("keys", "values"):
         program.inputs[name][:, past + queries :] = np.nan
     return program
@@ -204,6 +205,8 @@ CASES = {
     "a row into a cache": Case(lambda: recorded(rotary_row_into_a_cache), [], []),
     "decode": Case(lambda: attention(1, 300, 9, 3, 64), AHEAD, []),
     "decode in f32": Case(lambda: attention(1, 37, 4, 1, 32, "f32"), AHEAD, []),
+    "decode over a window": Case(lambda: attention(1, 400, 4, 2, 128, window=100), AHEAD, []),
+    "decode at the start of a window": Case(lambda: attention(1, 50, 4, 2, 128, window=100), AHEAD, []),
     "the largest of many": Case(lambda: recorded(largest_of_many), [], []),
     "a prompt of a model": Case(lambda: model(33, lambda g: Sequences(g.symbol("n"), g.symbol("past"), 160)), RINGS, AHEAD),
     "a token of a model": Case(lambda: model(1, lambda g: Sequences(linear(1), g.symbol("past"), 160)), AHEAD, []),
@@ -224,16 +227,19 @@ def test_results_are_those_of_the_reference_and_no_pass_changes_a_bit(name: str,
     expected.check(results)
 
 
-@pytest.mark.parametrize(("queries", "past", "heads", "kv_heads", "width"), [(130, 5, 6, 2, 64), (17, 40, 2, 2, 128)])
-def test_attention_of_many_queries_is_that_of_float64(queries: int, past: int, heads: int, kv_heads: int, width: int) -> None:
+@pytest.mark.parametrize(("queries", "past", "heads", "kv_heads", "width", "window"), [
+    (130, 5, 6, 2, 64, None), (17, 40, 2, 2, 128, None), (130, 333, 2, 1, 64, 75), (150, 400, 1, 1, 128, 390)])
+def test_attention_of_many_queries_is_that_of_float64(queries: int, past: int, heads: int, kv_heads: int, width: int,
+                                                      window: int | None) -> None:
     """Probabilities are rounded to the type of the values, so each result may be off by that part of what it adds up."""
-    program = attention(queries, past, heads, kv_heads, width)
+    program = attention(queries, past, heads, kv_heads, width, window=window)
     results, changed = same_in_all_prefixes(tiled(program, "sm_90a"), program)
     assert changed == ["tile-stage", "tile-specialise"]
     q, keys, values = (program.inputs[n].astype(np.float64) for n in ("q", "keys", "values"))
     keys, values = (a[:, : past + queries].repeat(heads // kv_heads, axis=0) for a in (keys, values))
     scores = q.swapaxes(0, 1) @ keys.swapaxes(1, 2) * width**-0.5
-    scores[:, np.arange(queries)[:, None] + past < np.arange(past + queries)] = -np.inf
+    query, key = np.arange(queries)[:, None] + past, np.arange(past + queries)
+    scores[:, (query < key) | (query - key >= (window or len(key)))] = -np.inf
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     want, size = (weights @ values).swapaxes(0, 1), (weights @ abs(values)).swapaxes(0, 1)

@@ -48,6 +48,9 @@ def record(graph: Graph, config: ModelConfig, dtype: str, sequences: Sequences, 
     length, past, total = sequences.tokens, sequences.past, sequences.total
     hidden, width = config.hidden_size, config.head_dim
     heads, kv_heads = config.heads, config.kv_heads
+    window = config.sliding_window
+    if window is not None and window >= sequences.context:
+        window = None  # it sees all that the cache can hold
 
     def weight(name: str, *shape: int, dtype: str = dtype) -> Tensor:
         return graph.input(name, shape, dtype, kind="weight")
@@ -78,9 +81,9 @@ def record(graph: Graph, config: ModelConfig, dtype: str, sequences: Sequences, 
                 _remember(graph, f"cache.{index}.{what}", new.reshape(length, kv_heads, width), sequences, positions)
                 for what, new in (("keys", k), ("values", v)))
         if positions is None:
-            mixed = nn.attention(q, keys, values, past).cast(dtype)
+            mixed = nn.attention(q, keys, values, past, window).cast(dtype)
         else:
-            mixed = nn.attention_by_sequence(q, keys, values, positions).cast(dtype)
+            mixed = nn.attention_by_sequence(q, keys, values, positions, window).cast(dtype)
         with graph.scope("output"):
             x = x + nn.linear(mixed.reshape(length, heads * width),
                               weight(prefix + "self_attn.o_proj.weight", hidden, heads * width))

@@ -6,11 +6,12 @@ from mlir import ir
 from mlir.dialects import affine, arith, math
 
 from tilec.dialects import primop, tile
-from tilec.dialects.index_expr import Dim, Linear, dim, floordiv, linear, make_map, substitute
+from tilec.dialects.index_expr import Dim, Linear, dim, floordiv, linear, make_map, map_results, substitute
 from tilec.pipelines.emit.reductions import Reductions, Span
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.online_reductions import Chain, below_cast, match_power
-from tilec.pipelines.primop.structure import Index, Reduction, defining_op, operand_bound, operand_index
+from tilec.pipelines.primop.outline import body_of
+from tilec.pipelines.primop.structure import Index, Reduction, defining_op, is_contiguous, operand_bound, operand_index
 
 
 def _exp2(value: ir.Value) -> ir.Value:
@@ -30,6 +31,8 @@ class OnlineLoops(Reductions):
         if not self.structure.online or axis in self.structure.inner or extent.is_constant:
             return super()._spans(axis, copies)
         guard = (extent - 1 - dim(axis),)
+        if self._first_exclusions(axis):
+            return self._window_spans(axis, guard)
         if self.schedule.tensor:
             whole = self._rounded(self._live_extent(axis, whole=True), size, up=False)
             end = self._rounded(self._live_extent(axis, whole=False), size, up=True)
@@ -40,9 +43,49 @@ class OnlineLoops(Reductions):
         most = floordiv(extent, size) * size
         return [(0, most, size, ()), (most, extent, threads, guard if threads > 1 else ())]
 
+    def _window_spans(self, axis: int, guard: tuple[Linear, ...]) -> list[Span]:
+        """The loops of a chain whose mask excludes what comes first: tiles are counted from the first element that is seen.
+
+        With tensor cores, tiles that not all rows see whole are masked, at both ends.
+        """
+        size, threads = self.tiles[axis], self.schedule.axes[axis].threads
+        begin = self._live_start(axis, whole=False)
+        if not self._begins_anywhere(axis):
+            begin = self._rounded(begin, size, up=False)
+
+        def counted(value: ir.Value, up: bool) -> ir.Value:
+            return arith.addi(begin, self._rounded(arith.subi(arith.maxsi(value, begin), begin), size, up))
+
+        if self.schedule.tensor:
+            end = counted(self._live_extent(axis, whole=False), up=True)
+            clear = arith.minsi(counted(self._live_start(axis, whole=True), up=True), end)
+            whole = arith.maxsi(counted(self._live_extent(axis, whole=True), up=False), clear)
+            return [(begin, clear, size, guard), (clear, whole, size, ()), (whole, end, size, guard)]
+        end = self._value(self.structure.extents[axis])
+        if size == 1:
+            return [(begin, end, 1, ())]
+        most = counted(end, up=False)
+        return [(begin, most, size, ()), (most, end, min(size, threads), guard if threads > 1 else ())]
+
+    def _begins_anywhere(self, axis: int) -> bool:
+        """Whether tiles along an axis need not begin at multiples of their size: nothing reads neighbours along it at once,
+        and no view takes a dimension of its extent apart."""
+        extent = self.structure.extents[axis]
+        if any(is_contiguous(a.offset, [(axis, 2)], self.ranges) for a in self.structure.accesses):
+            return False
+        ops = [o for o in body_of(self.structure.function).operations if "maps" in o.operation.attributes]
+        return not any(Dim(d) in e.nonlinear_atoms() for o in ops for place in (*o.maps, *(o.bounds or ()))
+                       for e in map_results(place) for d, n in enumerate(primop.space_of(o)) if n == extent)
+
     def _excluded_from(self, axis: int, guard: tuple[Linear, ...]) -> frozenset[Linear]:
-        whole = self.schedule.tensor and self.structure.online and not guard
-        return frozenset(self._exclusions(axis)) if whole else frozenset()
+        if not self.structure.online or (self.schedule.tensor and guard):
+            return frozenset()
+        if self.schedule.tensor:
+            return frozenset(self._exclusions(axis))
+        first = self._first_exclusions(axis)
+        rows = {a for e in first for a in e.atoms() if isinstance(a, Dim) and a != Dim(axis)}
+        behind = first and all(self.tiles[a.position] == 1 for a in rows) and self._begins_anywhere(axis)
+        return frozenset(first) if behind else frozenset()
 
     def _accumulate(self, stage: list[Reduction], values: list[ir.Value], copies: int, copy: int) -> list[ir.Value]:
         if self.structure.online:
@@ -115,16 +158,35 @@ class OnlineLoops(Reductions):
         """
         end = self._value(self.structure.extents[axis])
         for condition in self._exclusions(axis):
-            last = dim(axis) - condition
-            known = {Dim(a): dim(a) + (self.tiles[a] - 1 if (last.coefficient(Dim(a)) > 0) != whole else 0)
-                     for a in range(self.rank) if a != axis}
-            origins = [*self.origin, *self.symbol_values]
-            limit = affine.apply(make_map(self.rank, len(self.symbols), [substitute(last, known)]), origins)
-            end = arith.minsi(end, arith.maxsi(limit, self._index(0)))
+            if condition.coefficient(Dim(axis)) > 0:
+                limit = self._extreme(axis, dim(axis) - condition, largest=not whole)
+                end = arith.minsi(end, arith.maxsi(limit, self._index(0)))
         return end
 
+    def _live_start(self, axis: int, whole: bool) -> ir.Value:
+        """The begin of a chain's axis for this program: 0, or where a mask ends that excludes all that comes first.
+
+        A summand that is -inf where a condition `rest - axis >= 0` holds excludes, for every element of the tile, what lies
+        up to the smallest `rest`; with `whole`, for no element what lies behind the largest.
+        """
+        start = self._index(0)
+        for condition in self._first_exclusions(axis):
+            start = arith.maxsi(start, self._extreme(axis, condition + dim(axis) + 1, largest=whole))
+        return arith.minsi(start, self._value(self.structure.extents[axis]))
+
+    def _extreme(self, axis: int, expr: Linear, largest: bool) -> ir.Value:
+        """The largest or the smallest value in a tile of an expression that does not depend on `axis`."""
+        known = {Dim(a): dim(a) + (self.tiles[a] - 1 if (expr.coefficient(Dim(a)) > 0) == largest else 0)
+                 for a in range(self.rank) if a != axis}
+        place = make_map(self.rank, len(self.symbols), [substitute(expr, known)])
+        return affine.apply(place, [*self.origin, *self.symbol_values])
+
+    def _first_exclusions(self, axis: int) -> list[Linear]:
+        """Those conditions that exclude what comes first, as a window does."""
+        return [e for e in self._exclusions(axis) if e.coefficient(Dim(axis)) < 0]
+
     def _exclusions(self, axis: int) -> list[Linear]:
-        """Conditions under which the scores of a chain are -inf."""
+        """Conditions under which the scores of a chain are -inf: `axis - rest >= 0` or `rest - axis >= 0`."""
         maximum = self.structure.stages[0][0]
         pending, found = [(maximum.op.operand, operand_index(maximum.op, 0, maximum.point, self.ranges))], []
         while pending:
@@ -136,8 +198,9 @@ class OnlineLoops(Reductions):
                 constant = defining_op(operand)
                 bound = operand_bound(op, k, point, self.ranges)
                 if isinstance(constant, primop.Constant) and constant.attributes["value"].value == float("-inf"):
-                    found += [e for e in bound if len(bound) == 1 and e.coefficient(Dim(axis)) == 1
-                              and Dim(axis) not in e.nonlinear_atoms()]
+                    found += [e for e in bound if len(bound) == 1 and abs(e.coefficient(Dim(axis))) == 1
+                              and not any(a == Dim(axis) or self.tiles[a.position] > 1
+                                      for a in e.nonlinear_atoms() if isinstance(a, Dim))]
                 else:
                     pending.append((operand, operand_index(op, k, point, self.ranges)))
         return found

@@ -36,25 +36,28 @@ class FoldScales(Pass):
 
 
 def _fold(chain: Chain) -> None:
-    """Rewrites one chain, if its scores are a product with a constant, under a mask or not."""
-    scores = defining_op(chain.maximum.operand)
-    mask = scores if isinstance(scores, primop.Add) and _is_mask(scores) else None
-    scaled = defining_op(mask.lhs) if mask is not None else scores
+    """Rewrites one chain, if its scores are a product with a constant, under masks or not."""
+    scores = scaled = defining_op(chain.maximum.operand)
+    masks: list[primop.Add] = []
+    while isinstance(scaled, primop.Add) and _is_mask(scaled):
+        masks.append(scaled)
+        scaled = defining_op(scaled.lhs)
     factor = defining_op(scaled.rhs) if isinstance(scaled, primop.Mul) else None
     whole = identity(len(primop.space_of(scores))) if scores is not None else ()
-    if not isinstance(factor, primop.Constant) or scaled.bounds is not None or map_results(scaled.maps[0]) != whole or \
-            (mask is not None and map_results(mask.maps[0]) != whole):
+    if not isinstance(factor, primop.Constant) or scaled.bounds is not None or \
+            any(map_results(op.maps[0]) != whole for op in (scaled, *masks)):
         return
     value, element = ir.FloatAttr(factor.attributes["value"]).value, primop.element_type(scaled.result)
     users = [use.owner for use in scores.result.uses]
     expected = (chain.maximum, defining_op(defining_op(chain.power.operand).lhs))
     if not (0 < value < math.inf) or primop.element_type(scaled.lhs) != element or len(users) != 2 or \
-            any(all(u != e for e in expected) for u in users) or (mask is not None and len(list(scaled.result.uses)) > 1):
+            any(all(u != e for e in expected) for u in users) or \
+            any(len(list(op.result.uses)) > 1 for op in (*masks[1:], scaled) if op != scores):
         return
-    if mask is None:
-        scaled.result.replace_all_uses_with(scaled.lhs)
+    if masks:
+        masks[-1].operation.operands[0] = scaled.lhs
     else:
-        mask.operation.operands[0] = scaled.lhs
+        scaled.result.replace_all_uses_with(scaled.lhs)
     product = defining_op(chain.power.operand)
     known = ir.FloatAttr(defining_op(chain.scale).attributes["value"])
     with product.operation.location, ir.InsertionPoint(product):

@@ -4,8 +4,8 @@
 
 The first tiles are read before the loops that come before as well. The last turn reads a tile too many: one that its mask
 says does not exist, or, without a mask, its own tile again (a loop ends at a multiple of its step). Then the first tile must
-lie inside the buffer even if the loop makes no turn. A load that is the same in every turn moves before the loop. Part of
-the schedule: `ahead`.
+lie inside the buffer even if the loop makes no turn; one that would not is moved there. A load that is the same in every turn
+moves before the loop. Part of the schedule: `ahead`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _pipeline(loop: scf.ForOp) -> None:
     if not ahead:
         return
     with loop.operation.location, ir.InsertionPoint(_earliest(loop, ahead)):
-        first = [_copy(o, loop.induction_variable, loop.lowerBound) for o in ahead]
+        first = [_copy(o, loop.induction_variable, _first(o, loop)) for o in ahead]
     with loop.operation.location, ir.InsertionPoint(loop):
         count = len(loop.inner_iter_args)
         longer = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, [*list(loop.operands)[3:], *first])
@@ -111,13 +111,24 @@ def _bounded(load: tile.Load, loop: scf.ForOp) -> bool:
 
 
 def _fits(load: tile.Load, loop: scf.ForOp) -> bool:
-    """Whether the tile of the first turn, the loop starting at 0, is inside the buffer whatever its length in use."""
+    """Whether a tile is inside the buffer whatever its length in use, if the loop starts at 0 or where `_first` says."""
     start, turn = loop.lowerBound.owner, [i for i, v in enumerate(load.origin) if v == loop.induction_variable]
-    if start.name != "arith.constant" or ir.IntegerAttr(start.attributes["value"]).value or load.mask is not None:
+    if load.mask is not None or (start.name == "arith.constant" and ir.IntegerAttr(start.attributes["value"]).value):
         return False
     sizes = ir.MemRefType(load.source.type).shape
     return all(Dim(i) not in e.atoms() or (e == dim(i) and load.result.type.shape[i] <= size)
                for i in turn for e, size in zip(map_results(load.map), sizes, strict=True))
+
+
+def _first(load: tile.Load, loop: scf.ForOp) -> ir.Value:
+    """Where the first tile is read: where the loop starts or, without a mask, at the last place where it is in the buffer."""
+    start = loop.lowerBound
+    if start.owner.name == "arith.constant" or load.mask is not None:
+        return start
+    sizes = zip(map_results(load.map), ir.MemRefType(load.source.type).shape, strict=True)
+    last = min(size - load.result.type.shape[i] for e, size in sizes
+               for i, v in enumerate(load.origin) if v == loop.induction_variable and Dim(i) in e.atoms())
+    return arith.minsi(start, arith.constant(ir.IndexType.get(), last))
 
 
 def _copy(load: tile.Load, variable: ir.Value, turn: ir.Value) -> ir.Value:

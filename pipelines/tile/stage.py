@@ -5,8 +5,8 @@
 
 A product that only the next turn's product waits for runs on while that starts; its slots are released one turn later. An
 operand that is the same in every turn has a slot of its own, filled before the loop; a left operand that was computed
-stays in registers. Loops that walk one axis, whole tiles first and then what a mask cuts, share rings: a turn is the number
-of steps along the axis.
+stays in registers. Loops that walk one axis, whole tiles and what a mask cuts, share rings: a turn is the number of steps
+along the axis, from where the first of them begins.
 
 An operand's mask is dropped. Along a kept axis it may be: an element that does not exist makes only results that do not
 exist. Along the reduced axis a fetch reads zero, beyond the end of a row by itself and beyond a number of rows by its
@@ -90,7 +90,9 @@ class _Stager:
         with dots[0].operation.location, ir.InsertionPoint.at_block_begin(block):
             turn = _index(0)
             if loop is not None:
-                turn = arith.divui(loop.induction_variable, loop.step)
+                first = _beginning(loop)
+                walked = loop.induction_variable if _is_zero(first) else arith.subi(loop.induction_variable, first)
+                turn = arith.divui(walked, loop.step)
         running = loop is not None and all(_only_feeds_products(d, loop) for d in dots)
         slots: dict[ir.Value, ir.Value] = {}
         rings: list[ir.Value] = []
@@ -152,6 +154,19 @@ class _Stager:
 
 def _index(value: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), value)
+
+
+def _is_zero(value: ir.Value) -> bool:
+    return isinstance(op := defining_op(value), arith.ConstantOp) and ir.IntegerAttr(op.value).value == 0
+
+
+def _beginning(loop: scf.ForOp) -> ir.Value:
+    """Where the first of the loops that walk an axis begins; each goes on where the one before it ended."""
+    first = loop.lowerBound
+    for op in reversed(list(loop.operation.block.operations)):
+        if isinstance(op, scf.ForOp) and op.operation.is_before_in_block(loop.operation) and op.upperBound == first:
+            first = op.lowerBound
+    return first
 
 
 def _used(load: tile.Load) -> set:

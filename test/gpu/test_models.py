@@ -11,7 +11,7 @@ import tilec
 from tilec.runtime.cuda import find_gpu
 from tilec.runtime.sampling import Sampler
 
-from ..models import SMALL, relative_error, transformers_logits, write_llama
+from ..models import SMALL, relative_error, transformers_logits, write_llama, write_mistral
 
 gpu = find_gpu()
 pytestmark = pytest.mark.skipif(gpu is None, reason="no NVIDIA GPU on this machine")
@@ -96,3 +96,19 @@ def test_prompt_lengths_1_to_40_agree_with_one_long_run(on_gpu: tilec.LLM) -> No
         engine.reset()
         logits = engine.extend(TOKENS[:length].tolist())["logits"]
         assert relative_error(logits, whole[length - 1]) < 1e-4
+
+
+def test_a_window_shorter_than_the_prompt_and_decoding_past_it(tmp_path: Path) -> None:
+    """In f32 scores are in memory; in bf16 the loops of a prompt and of a step begin where the window does."""
+    model = write_mistral(tmp_path / "model", 50, **SMALL)
+    exact = transformers_logits(model, TOKENS, weights="bfloat16")
+    theirs = relative_error(transformers_logits(model, TOKENS, "bfloat16", "cuda"), exact)
+    narrow = tilec.LLM(model, target=gpu[0], dtype="bf16", context=1024, cache=False)
+    assert relative_error(narrow.engine.score(TOKENS), exact) <= 1.5 * theirs
+    single = []
+    narrow.engine.reset()
+    for token in TOKENS.tolist():
+        single.append(np.array(narrow.engine.extend([token])["logits"]))
+    assert relative_error(np.stack(single), exact) <= 1.5 * theirs
+    full = tilec.LLM(model, target=gpu[0], dtype="f32", context=1024, cache=False)
+    assert relative_error(full.engine.score(TOKENS), transformers_logits(model, TOKENS)) < 1e-3

@@ -4,6 +4,7 @@
 #identity = affine_map<(i, j)[n] -> (i, j)>
 #nothing = affine_map<(i, j)[n] -> ()>
 #later = affine_map<(i, j)[n] -> (j - i - 1)>
+#earlier = affine_map<(i, j)[n] -> (i - j - 2)>
 
 module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
 
@@ -38,6 +39,23 @@ func.func private @masked(%s: tensor<4x?xf32> {primop.kind = "argument", primop.
   %excluded = "primop.constant"() {value = 0xFF800000 : f32} : () -> tensor<f32>
   %x = "primop.mul"(%s, %factor) {space = #scores, maps = [#identity, #nothing]} : (tensor<4x?xf32>, tensor<f32>) -> tensor<4x?xf32>
   %masked = "primop.add"(%x, %excluded) {space = #scores, maps = [#identity, #nothing], bounds = [#nothing, #later]} : (tensor<4x?xf32>, tensor<f32>) -> tensor<4x?xf32>
+  %shares = "primop.softmax"(%masked) {space = #scores, maps = [#identity], dim = 1 : i64} : (tensor<4x?xf32>) -> tensor<4x?xf32>
+  return %shares : tensor<4x?xf32>
+}
+
+// And under two, of a window.
+// CHECK-LABEL: func.func private @masked_twice(
+// CHECK-SAME: %[[S:[^:]*]]: tensor<4x?xf32>
+// CHECK: %[[CAUSAL:.*]] = "primop.add"(%[[S]],
+// CHECK-NEXT: %[[MASKED:.*]] = "primop.add"(%[[CAUSAL]],
+// CHECK-NEXT: "primop.max"(%[[MASKED]])
+// CHECK: "primop.constant"() {value = 0.360673755 : f32}
+func.func private @masked_twice(%s: tensor<4x?xf32> {primop.kind = "argument", primop.shape = #scores}) -> tensor<4x?xf32> attributes {primop.chunk} {
+  %factor = "primop.constant"() {value = 0.25 : f32} : () -> tensor<f32>
+  %excluded = "primop.constant"() {value = 0xFF800000 : f32} : () -> tensor<f32>
+  %x = "primop.mul"(%s, %factor) {space = #scores, maps = [#identity, #nothing]} : (tensor<4x?xf32>, tensor<f32>) -> tensor<4x?xf32>
+  %causal = "primop.add"(%x, %excluded) {space = #scores, maps = [#identity, #nothing], bounds = [#nothing, #later]} : (tensor<4x?xf32>, tensor<f32>) -> tensor<4x?xf32>
+  %masked = "primop.add"(%causal, %excluded) {space = #scores, maps = [#identity, #nothing], bounds = [#nothing, #earlier]} : (tensor<4x?xf32>, tensor<f32>) -> tensor<4x?xf32>
   %shares = "primop.softmax"(%masked) {space = #scores, maps = [#identity], dim = 1 : i64} : (tensor<4x?xf32>) -> tensor<4x?xf32>
   return %shares : tensor<4x?xf32>
 }

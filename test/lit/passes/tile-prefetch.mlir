@@ -88,6 +88,33 @@ func.func @two_loops(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.ker
   return
 }
 
+// A loop that begins at a length may begin, and make no turn, where a tile no longer fits the buffer: the first tile is read
+// inside it all the same.
+// CHECK-LABEL: func.func @begins_late(
+// CHECK-SAME: %[[X:[^:]*]]: memref<64xf32>
+// CHECK: %[[N:.*]] = "tile.symbol"() {symbol = "n"}
+// CHECK: %[[INSIDE:.*]] = arith.minsi %[[N]], %c56
+// CHECK-NEXT: %[[FIRST:.*]] = "tile.load"(%[[X]], %[[INSIDE]])
+// CHECK-NEXT: scf.for %{{.*}} = %[[N]] to %{{.*}} step %c8 iter_args(%{{[^,]*}} = %{{[^,]*}}, %{{[^,]*}} = %[[FIRST]])
+func.func @begins_late(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %c64 = arith.constant 64 : index
+  %left = arith.subi %c64, %n : index
+  %turns = arith.divui %left, %c8 : index
+  %whole = arith.muli %turns, %c8 : index
+  %end = arith.addi %n, %whole : index
+  %zeros = arith.constant dense<0.0> : vector<8xf32>
+  %sum = scf.for %k = %n to %end step %c8 iter_args(%so_far = %zeros) -> vector<8xf32> {
+    %tile = "tile.load"(%x, %k) {map = affine_map<(k) -> (k)>} : (memref<64xf32>, index) -> vector<8xf32>
+    %more = arith.addf %so_far, %tile : vector<8xf32>
+    scf.yield %more : vector<8xf32>
+  }
+  "tile.store"(%sum, %y, %c0) {map = affine_map<(k) -> (k)>} : (vector<8xf32>, memref<8xf32>, index) -> ()
+  return
+}
+
 // It stays where the first tile might not exist: the buffer may be shorter than a tile, and the loop may make no turn.
 // CHECK-LABEL: func.func @short_buffer(
 // CHECK: scf.for %[[K:.*]] = %c0 to %{{.*}} step %c8 iter_args(%{{[^,]*}} = %{{[^,]*}}) ->

@@ -128,6 +128,44 @@ func.func @attention(%q: memref<128x64xbf16>, %k: memref<128x64xbf16>, %v: memre
   return
 }
 
+// Two loops along one axis share rings. Turns are counted from where the first of them begins, which may be anywhere.
+// CHECK-LABEL: func.func @begins_late(
+// CHECK: %[[BEGIN:.*]] = "tile.symbol"() {symbol = "n"}
+// CHECK: %[[HALF:.*]] = arith.addi %[[BEGIN]], %c64
+// CHECK: scf.for %[[T:.*]] = %[[BEGIN]] to %[[HALF]] step %c64
+// CHECK-NEXT: %[[WALKED:.*]] = arith.subi %[[T]], %[[BEGIN]]
+// CHECK-NEXT: %[[TURN:.*]] = arith.divui %[[WALKED]], %c64
+// CHECK-NEXT: "tile.fetch"(%[[KS:.*]], %[[TURN]], %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %[[T]])
+// CHECK: scf.for %[[T:.*]] = %[[HALF]] to %{{.*}} step %c64
+// CHECK-NEXT: %[[WALKED:.*]] = arith.subi %[[T]], %[[BEGIN]]
+// CHECK-NEXT: %[[TURN:.*]] = arith.divui %[[WALKED]], %c64
+// CHECK-NEXT: "tile.fetch"(%[[KS]], %[[TURN]], %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %[[T]])
+func.func @begins_late(%q: memref<128x64xbf16>, %k: memref<512x64xbf16>, %y: memref<128x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#m, #lanes, #keys], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 2 : i64}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %i = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %half = arith.addi %n, %c64 : index
+  %end = arith.addi %half, %c64 : index
+  %none = arith.constant dense<0.0> : vector<64x1x64xf32>
+  %first = scf.for %t = %n to %half step %c64 iter_args(%so_far = %none) -> vector<64x1x64xf32> {
+    %a = "tile.load"(%q, %i, %c0, %t) {map = affine_map<(m, d, t) -> (m, d)>} : (memref<128x64xbf16>, index, index, index) -> vector<64x64x1xbf16>
+    %b = "tile.load"(%k, %i, %c0, %t) {map = affine_map<(m, d, t) -> (t, d)>} : (memref<512x64xbf16>, index, index, index) -> vector<1x64x64xbf16>
+    %scores = "tile.dot"(%a, %b, %none) : (vector<64x64x1xbf16>, vector<1x64x64xbf16>, vector<64x1x64xf32>) -> vector<64x1x64xf32>
+    %larger = arith.maximumf %so_far, %scores : vector<64x1x64xf32>
+    scf.yield %larger : vector<64x1x64xf32>
+  }
+  %all = scf.for %t = %half to %end step %c64 iter_args(%so_far = %first) -> vector<64x1x64xf32> {
+    %a = "tile.load"(%q, %i, %c0, %t) {map = affine_map<(m, d, t) -> (m, d)>} : (memref<128x64xbf16>, index, index, index) -> vector<64x64x1xbf16>
+    %b = "tile.load"(%k, %i, %c0, %t) {map = affine_map<(m, d, t) -> (t, d)>} : (memref<512x64xbf16>, index, index, index) -> vector<1x64x64xbf16>
+    %scores = "tile.dot"(%a, %b, %none) : (vector<64x64x1xbf16>, vector<1x64x64xbf16>, vector<64x1x64xf32>) -> vector<64x1x64xf32>
+    %larger = arith.maximumf %so_far, %scores : vector<64x1x64xf32>
+    scf.yield %larger : vector<64x1x64xf32>
+  }
+  "tile.store"(%all, %y, %i, %c0, %c0) {map = affine_map<(m, d, t) -> (m, t)>} : (vector<64x1x64xf32>, memref<128x64xf32>, index, index, index) -> ()
+  return
+}
+
 // A kernel whose schedule does not ask for tensor cores is left alone.
 // CHECK-LABEL: func.func @multiply_adds(
 // CHECK-NOT: tile.ring
