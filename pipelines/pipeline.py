@@ -22,6 +22,7 @@ from tilec.pipelines.primop.fuse import Fuse
 from tilec.pipelines.primop.group import Group
 from tilec.pipelines.primop.inplace_scatter import InplaceScatter
 from tilec.pipelines.primop.online_reductions import OnlineReductions
+from tilec.pipelines.primop.online_rows import OnlineRows
 from tilec.pipelines.primop.pack_weights import PackWeights
 from tilec.pipelines.primop.partition import Partition
 from tilec.pipelines.primop.stage_rows import StageRows
@@ -49,13 +50,14 @@ PRIMOP: tuple[Entry, ...] = (
     StageRows(),  # and its marks, what each kernel makes for itself
     Fuse(),
     Group(),  # kernels of different chunks that came out equal
+    OnlineRows(),  # looks at all reductions of a kernel, so when it is known which these are
 )
 
 
 # What makes programs faster and not possible: each may be left out, to see what it buys.
 OPTIONAL = (
-    Cse.name, Dce.name, Group.name, FoldScales.name, OnlineReductions.name, StageRows.name, PackWeights.name,
-    Prefetch.name, Split.name, Persist.name, Specialise.name, MergeLaunches.name, DependentLaunch.name,
+    Cse.name, Dce.name, Group.name, FoldScales.name, OnlineReductions.name, StageRows.name, OnlineRows.name,
+    PackWeights.name, Prefetch.name, Split.name, Persist.name, Specialise.name, MergeLaunches.name, DependentLaunch.name,
 )
 
 
@@ -72,6 +74,8 @@ def primop_pipeline(target: CpuTarget | GpuTarget) -> tuple[Entry, ...]:
     # One loop over a long axis keeps one program busy: worth it where a cluster of blocks can share that loop.
     online = isinstance(target, GpuTarget) and target.hopper
     wanted = [p for p in PRIMOP if online or not isinstance(p, OnlineReductions | StageRows)]
+    if isinstance(target, CpuTarget):  # where a second look at a row costs less than mending, whatever its length: measured
+        wanted = [p for p in wanted if not isinstance(p, OnlineRows)]
     many = isinstance(target, GpuTarget) and target.wgmma
     return tuple(OnlineReductions(rows=many) if isinstance(p, OnlineReductions) else p for p in wanted)
 

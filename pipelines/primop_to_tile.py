@@ -18,12 +18,12 @@ from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import Atom, Dim, dim, linear
 from tilec.pipelines.cost_model import choose_schedule
 from tilec.pipelines.emit.expressions import INDEX_DTYPE
-from tilec.pipelines.emit.online_loops import OnlineLoops
+from tilec.pipelines.emit.online_rows import OnlineRows
 from tilec.pipelines.emit.reductions import is_one_turn
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import REDUCTIONS
 from tilec.pipelines.primop.outline import extents_of, functions, kind_of
-from tilec.pipelines.primop.structure import Staged, analyse, capacity, operand_index
+from tilec.pipelines.primop.structure import Staged, analyse, capacity, is_mended, operand_index
 from tilec.pipelines.targets import find_target
 
 
@@ -61,7 +61,7 @@ def _declare(function: ir.OpView) -> None:
     function.operation.erase()
 
 
-class _Emitter(OnlineLoops):
+class _Emitter(OnlineRows):
     """Writes one tile function."""
 
     def emit(self, into: ir.Block) -> None:
@@ -138,6 +138,8 @@ class _Emitter(OnlineLoops):
         for stage in self.structure.stages:
             if self.structure.online:
                 self._online_stage(stage)
+            elif is_mended(stage):
+                self._mended_stage(stage)
             else:
                 self._stage(stage)
         self._walk(self.structure.inner, self._store_root)

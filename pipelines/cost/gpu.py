@@ -35,6 +35,7 @@ FILLED_BYTES = 100  # that TMA writes to shared memory in a cycle, zeros outside
 FIXED_CYCLES = 4000  # until a block has its first tile, and while it stores its result
 EXCHANGE_CYCLES, EXCHANGED_BYTES = 2000, 16  # of blocks that meet, and that a block reads of others in a cycle
 ROW_LOADS = 16  # the same where a program makes a row first, which must pay for more of the matrix
+ELEMENTS_OF_A_TURN = 16  # of a long row that a thread takes between mending what it carries
 LONGEST_ROW = 640  # threads that may share a row of a matrix
 OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
 REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
@@ -135,10 +136,10 @@ class GpuPlan(Plan):
             threads *= 2
         if alone and self.target.hopper and largest(s, axis) >= ONE_BLOCK:
             # A long row, such as the choice of a token: all blocks of a cluster read it.
-            self.set(axis, 1, CLUSTER * threads, vector)
+            self.set(axis, self._registers_of_a_turn(axis, CLUSTER * threads, vector), CLUSTER * threads, vector)
             self.cluster[axis] = CLUSTER
             return self.schedule()
-        self.set(axis, 1, threads, vector)
+        self.set(axis, self._registers_of_a_turn(axis, threads, vector), threads, vector)
         others = [a for a in s.grid if a != axis and largest(s, a) > 1]
         if others and threads < GPU_THREADS and not walked:  # short rows: several of them a block
             rows = 1
@@ -146,6 +147,13 @@ class GpuPlan(Plan):
                 rows *= 2
             self.set(others[-1], 1, rows)
         return self.schedule()
+
+    def _registers_of_a_turn(self, axis: int, threads: int, vector: int) -> int:
+        """Vectors that a thread takes along an axis: one, but where sums are mended the whole row, or what is worth it."""
+        most = ELEMENTS_OF_A_TURN // vector if self.structure.mended else 1
+        turns = -(-largest(self.structure, axis) // (threads * vector))
+        crowded = turns > most and threads >= MOST_THREADS  # a thread has 64 registers
+        return max(most // 2, 1) if crowded else min(turns, most)
 
     def contraction(self, reduction: Reduction) -> Schedule:
         s = self.structure

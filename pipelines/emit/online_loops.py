@@ -14,7 +14,7 @@ from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import Index, Reduction, defining_op, is_contiguous, operand_bound, operand_index
 
 
-def _exp2(value: ir.Value) -> ir.Value:
+def exp2_of_factor(value: ir.Value) -> ir.Value:
     """For factors of sums whose largest is 1: what is below 2^-126 may be zero."""
     return math.exp2(value, fastmath=arith.FastMathFlags.afn)
 
@@ -216,7 +216,7 @@ class OnlineLoops(Reductions):
         self.memo, self.reduced[maximum.op] = memo, known
         difference = arith.subf(*self._aligned(*clamped))
         scale = self._splat(_number(chain.scale), difference.type.element_type, difference.type.shape)
-        return _exp2(arith.mulf(difference, scale))
+        return exp2_of_factor(arith.mulf(difference, scale))
 
     def _is_excluded(self, op: ir.OpView, k: int, point: Index) -> bool:
         """Whether an operand exists nowhere in the tiles of the present loop."""
@@ -232,7 +232,7 @@ class OnlineLoops(Reductions):
         offset = arith.mulf(negated, self._splat(scale, negated.type.element_type, negated.type.shape))
         score, offset = self._aligned(score, offset)
         factor = self._splat(scale, score.type.element_type, score.type.shape)
-        return _exp2(math.fma(score, factor, offset))
+        return exp2_of_factor(math.fma(score, factor, offset))
 
     def _special(self, op: ir.OpView, point: Index, element: ir.Type) -> ir.Value | None:
         """The exponential of a chain, and sums with what a mask leaves out in the present loop."""

@@ -137,7 +137,7 @@ class Reductions(Expressions):
     def _accumulated(self, reduction: Reduction, accumulator: ir.Value) -> ir.Value:
         op = reduction.op
         index = operand_index(op, 0, reduction.point, self.ranges)
-        tail = tuple(g for g in self.guards if any(Dim(a) in g.atoms() for a in reduction.axes))
+        tail = self._tail(reduction)
         if reduction.contraction and self.schedule.twin >= 0:
             return self._twin_product(reduction, index, tail, accumulator)
         if reduction.contraction and self.schedule.dot:
@@ -149,9 +149,21 @@ class Reductions(Expressions):
         value = self._operand(op, 0, reduction.point)
         value = self._converted(value, accumulator.type.element_type)
         value = self._select_guard(tail, value, self._neutral_value(reduction))
-        if self.structure.online:  # what one thread holds becomes one partial result
-            value = self._reduced_tile(reduction, value, self._partial_sizes(reduction))
+        if self._in_parts(reduction):
+            value = self._reduced_tile(reduction, self._whole(reduction, value), self._partial_sizes(reduction))
         return self._combine(reduction, accumulator, value)
+
+    def _in_parts(self, reduction: Reduction) -> bool:
+        """Whether what one thread holds of a tile becomes one partial result in each turn."""
+        return self.structure.online
+
+    def _tail(self, reduction: Reduction) -> tuple[Linear, ...]:
+        """The conditions under which elements along a reduction's axes exist."""
+        return tuple(g for g in self.guards if any(Dim(a) in g.atoms() for a in reduction.axes))
+
+    def _whole(self, reduction: Reduction, value: ir.Value) -> ir.Value:
+        """A tile with all its elements along a reduction's axes, also where they are equal."""
+        return self._broadcast(value, [self.tiles[a] if a in reduction.axes else n for a, n in enumerate(value.type.shape)])
 
     def _twin_product(self, reduction: Reduction, index: Index, tail: tuple[Linear, ...], accumulator: ir.Value) -> ir.Value:
         """A product whose right operand is read along the twin of its columns."""
@@ -173,7 +185,7 @@ class Reductions(Expressions):
         if any(self.tiles[a] > 1 for a in reduction.axes):
             axes |= set(reduction.axes)
         shape = self._shape(axes)
-        if self.structure.online:
+        if self._in_parts(reduction):
             sizes = self._partial_sizes(reduction)
             for a in reduction.axes:
                 shape[a] = sizes[a]

@@ -5,8 +5,8 @@ becomes two. An axis along which a contraction's result is read in both directio
 it. A reduction whose result is broadcast back over a root dimension makes that dimension `inner`: one program walks it,
 first to reduce, then to produce the root. All other root dimensions are split over the grid. Reduced dimensions use an
 inner axis of the same extent where there is one, and axes of their own otherwise. Reductions that do not need each other
-and walk the same axes share a stage, one loop. A reduction that is evaluated for every element that another one reads is
-nested: it has no stage, and its loop lies inside the other's.
+and walk the same axes share a stage, one loop; so do sums that can be mended (see online_rows.py). A reduction that is
+evaluated for every element that another one reads is nested: it has no stage, and its loop lies inside the other's.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from tilec.pipelines.primop.fuse import (
 from tilec.pipelines.primop.outline import body_of, extents_of
 
 Index = tuple[Linear, ...]
+MENDED = "primop.mended"  # set by primop-online-rows: the sum can share a loop with the reductions over its axes that it needs
 ROW_ALIGNMENT = 16  # elements: rows of a symbolic length start at multiples of this
 
 
@@ -86,12 +87,22 @@ class Structure:
     online: bool = False  # the one stage is a maximum and sums that use it, in one loop (see online_reductions.py)
 
     @property
+    def mended(self) -> bool:
+        """Whether some sum shares a loop with reductions that it needs."""
+        return any(is_mended(stage) for stage in self.stages)
+
+    @property
     def ranges(self) -> Ranges:
         """Ranges of the symbols and of the axes."""
         return _ranges(self.symbols, self.extents)
 
     def reduction(self, op: ir.OpView) -> Reduction | None:
         return next((r for stage in self.stages for r in stage if r.op == op), None)
+
+
+def is_mended(stage: Sequence[Reduction]) -> bool:
+    """Whether some sum of a stage needs another of its reductions."""
+    return any(MENDED in reduction.op.operation.attributes for reduction in stage)
 
 
 def capacity(extents: Sequence[Linear], symbols: dict[str, tuple[int, int]]) -> list[int]:
@@ -221,7 +232,7 @@ def _staged(structure: Structure) -> list[Staged]:
 
         reductions = tuple(
             Reduction(o, (axis,), along(o, o.dims[0]), False) for o in body_of(structure.function).operations
-            if isinstance(o, REDUCTIONS) and STAGED in o.operation.attributes and _needs(op, o))
+            if isinstance(o, REDUCTIONS) and STAGED in o.operation.attributes and needs(op, o))
         found.append(Staged(op, along(op, live), axis, reductions))
     return found
 
@@ -299,7 +310,8 @@ def _collect(root: ir.OpView, index: Index, ranges: Ranges, order: list[ir.OpVie
     return found
 
 
-def _needs(op: ir.OpView, other: ir.OpView) -> bool:
+def needs(op: ir.OpView, other: ir.OpView) -> bool:
+    """Whether an op is computed from another."""
     pending = [op]
     while pending:
         for operand in pending.pop().operands:
@@ -316,7 +328,7 @@ def _stages(order: list[ir.OpView], reductions: dict[ir.OpView, Reduction]) -> l
     for op in order:
         reduction = reductions[op]
         if stages and stages[-1][0].axes == reduction.axes and stages[-1][0].contraction == reduction.contraction and \
-                not any(_needs(op, earlier.op) for earlier in stages[-1]):
+                (MENDED in op.operation.attributes or not any(needs(op, earlier.op) for earlier in stages[-1])):
             stages[-1].append(reduction)
         else:
             stages.append([reduction])
