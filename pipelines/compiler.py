@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from mlir import ir
@@ -11,8 +11,8 @@ from tilec.dialects import core, primop
 from tilec.dialects.index_expr import map_results
 from tilec.pipelines.cpu.codegen import emit_objects
 from tilec.pipelines.nvvm_to_ptx import emit_ptx
-from tilec.pipelines.passes import run_pipeline
-from tilec.pipelines.pipeline import NVVM, cpu_pipeline, kernel_pipeline, tile_pipeline, without
+from tilec.pipelines.passes import Entry, run_pipeline
+from tilec.pipelines.pipeline import NVVM, cpu_pipeline, kernel_pipeline, scheduled_pipeline, tile_pipeline, without
 from tilec.pipelines.plan import expression, plan_module
 from tilec.pipelines.targets import CpuTarget, GpuTarget
 from tilec.runtime.artifact import Artifact, Kernel, Manifest, TensorMap
@@ -21,15 +21,26 @@ Observer = Callable[[str, str, str], None]
 
 
 def compile_module(module: ir.Module, target: CpuTarget | GpuTarget, model: dict[str, Any],
-                   observer: Observer | None = None, leave_out: Collection[str] = ()) -> Artifact:
+                   observer: Observer | None = None, leave_out: Collection[str] = (), tuned: str = "") -> Artifact:
     """Compiles a recorded module in its own context, without the optional passes named in `leave_out`.
 
-    `model` is stored in the manifest for whoever runs the artifact. The observer sees (pass, IR before, IR after).
+    `model` is stored in the manifest for whoever runs the artifact. The observer sees (pass, IR before, IR after). `tuned`
+    is a file of `tilec tune`, whose schedules are used.
     """
+    return _compile(module, target, tile_pipeline(target.name, tuned), model, observer, leave_out)
+
+
+def compile_kernels(module: ir.Module, target: CpuTarget | GpuTarget, tuned: str = "") -> Artifact:
+    """Compiles a module whose entry points call kernels that are fused already."""
+    return _compile(module, target, scheduled_pipeline(target.name, tuned), {}, None, ())
+
+
+def _compile(module: ir.Module, target: CpuTarget | GpuTarget, to_tiles: Sequence[Entry], model: dict[str, Any],
+             observer: Observer | None, leave_out: Collection[str]) -> Artifact:
     with module.context, ir.Location.unknown():
         core.load_all()  # the context may be older than the import of a dialect
         symbols = primop.symbol_ranges(module.operation)
-        run_pipeline(module, without(tile_pipeline(target.name), leave_out), observer=observer)
+        run_pipeline(module, without(tuple(to_tiles), leave_out), observer=observer)
         if isinstance(target, CpuTarget):
             plan = plan_module(module.operation)
             run_pipeline(module, cpu_pipeline(target), observer=observer)

@@ -80,15 +80,26 @@ def primop_pipeline(target: CpuTarget | GpuTarget) -> tuple[Entry, ...]:
     return tuple(OnlineReductions(rows=many) if isinstance(p, OnlineReductions) else p for p in wanted)
 
 
-def tile_pipeline(name: str) -> tuple[Entry, ...]:
-    """From a recorded module to tile functions for a target."""
+def fused_pipeline(name: str) -> tuple[Entry, ...]:
+    """From a recorded module to the kernels that a target gets, whose schedules are then chosen."""
     return (
         *primop_pipeline(find_target(name)),
         PackWeights(name),  # after fusion, which decides who reads a weight; before views become loads
-        PrimopToTile(name),
+    )
+
+
+def scheduled_pipeline(name: str, tuned: str = "") -> tuple[Entry, ...]:
+    """From kernels to tile functions for a target, with schedules from the recording `tuned` where it has some."""
+    return (
+        PrimopToTile(name, tuned),
         Cse(),  # constants and loads that several operands share
         Dce(),
     )
+
+
+def tile_pipeline(name: str, tuned: str = "") -> tuple[Entry, ...]:
+    """From a recorded module to tile functions for a target."""
+    return (*fused_pipeline(name), *scheduled_pipeline(name, tuned))
 
 
 CPU: tuple[Entry, ...] = (

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from mlir import ir
 from mlir.dialects import arith, func, scf
 
 from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import Atom, Dim, dim, linear
-from tilec.pipelines.cost_model import choose_schedule
+from tilec.pipelines.cost_model import LOG, choose_schedule
 from tilec.pipelines.emit.expressions import INDEX_DTYPE
 from tilec.pipelines.emit.online_rows import OnlineRows
 from tilec.pipelines.emit.reductions import is_one_turn
@@ -24,19 +25,25 @@ from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import REDUCTIONS
 from tilec.pipelines.primop.outline import extents_of, functions, kind_of
 from tilec.pipelines.primop.structure import Staged, analyse, capacity, is_mended, operand_index
+from tilec.pipelines.recording import Recording
 from tilec.pipelines.targets import find_target
 
 
 @dataclass(frozen=True)
 class PrimopToTile(Pass):
-    """Lower every kernel function from primops to a program over tiles, scheduled for `target`."""
+    """Lower every kernel function from primops to a program over tiles, scheduled for `target`, as recorded in `tuned`."""
 
     name = "convert-primop-to-tile"
     anchor = "builtin.module"
     target: str = "cpu"
+    tuned: str = ""  # a file that `tilec tune` wrote
 
     def run(self, op: ir.OpView) -> None:
         target = find_target(self.target)
+        recording = Recording.load(Path(self.tuned)) if self.tuned else None
+        if recording:
+            recording.check_target(target.name)
+            LOG.info("schedules measured on %s, %s: %s", recording.device, recording.date, recording.path)
         symbols = primop.symbol_ranges(op.operation)
         kernels = functions(op, "primop.kernel")
         if not kernels:
@@ -47,7 +54,7 @@ class PrimopToTile(Pass):
         for function in kernels:
             with function.operation.location:
                 structure = analyse(function, symbols)
-                _Emitter(structure, choose_schedule(structure, target)).emit(nested.regions[0].blocks[0])
+                _Emitter(structure, choose_schedule(structure, target, recording)).emit(nested.regions[0].blocks[0])
                 _declare(function)
 
 

@@ -14,8 +14,8 @@ from tilec.errors import TargetError
 class CpuTarget:
     """A processor: LLVM's name for it, and the features that change the code we make.
 
-    `vector_bytes` is the register width (16 to 64). `bf16_dot` means AVX512_BF16: its pair product and conversions. `fused`
-    means a multiply-add in hardware, `f16` conversions from and to f16.
+    `vector_bytes` is the width of its vector `registers` (16 to 64). `bf16_dot` means AVX512_BF16: its pair product and
+    conversions. `fused` means a multiply-add in hardware, `f16` conversions from and to f16.
     """
 
     name: str
@@ -26,6 +26,7 @@ class CpuTarget:
     bf16_dot: bool = False
     fused: bool = True
     f16: bool = True
+    registers: int = 32
     kind: str = field(default="cpu", init=False)
 
     @property
@@ -63,8 +64,8 @@ GPU_TARGETS = {
 CPU_TARGETS = {t.name: t for t in (
     CpuTarget("x86-64-avx512bf16", "x86_64", "x86-64-v4", 64, ("+avx512bf16",), True),
     CpuTarget("x86-64-avx512", "x86_64", "x86-64-v4", 64),
-    CpuTarget("x86-64-avx2", "x86_64", "x86-64-v3", 32),
-    CpuTarget("x86-64", "x86_64", "x86-64", 16, fused=False, f16=False),
+    CpuTarget("x86-64-avx2", "x86_64", "x86-64-v3", 32, registers=16),
+    CpuTarget("x86-64", "x86_64", "x86-64", 16, fused=False, f16=False, registers=16),
     CpuTarget("aarch64", "aarch64", "generic", 16),
 )}
 
@@ -88,6 +89,15 @@ def _x86_flags() -> set[str]:
     except OSError:
         return set()
     return set(match.group(1).split()) if match else set()
+
+
+def processor_name() -> str:
+    """What this machine's processor calls itself."""
+    try:
+        match = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        match = None
+    return match[1] if match else platform.machine()
 
 
 def find_target(name: str) -> CpuTarget | GpuTarget:

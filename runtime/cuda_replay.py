@@ -48,8 +48,12 @@ class Replay:
             elif buffer.kind == "argument" or buffer.label in weights:
                 shape = [evaluate(e, self._symbols) for e in buffer.shape]
                 array = arrays[buffer.label]
-                if list(array.shape) != shape or shape[1:] != buffer.sizes[1:]:
+                if list(array.shape) != shape:
                     raise ValueError(f"{buffer.kind} {buffer.label} must have shape {shape}, but has {list(array.shape)}")
+                if shape[1:] != buffer.sizes[1:]:  # rows of a length that varies lie apart
+                    whole = np.zeros(buffer.sizes, array.dtype)
+                    whole[tuple(map(slice, shape))] = array
+                    array = whole
                 _check(self._d.cuMemcpyHtoDAsync(place, array.ctypes.data, array.nbytes, program._stream))
         _check(self._d.cuStreamSynchronize(program._stream))  # the host arrays may go now
         return prepared

@@ -107,6 +107,9 @@ class FakeDriver:
     def cuMemcpyHtoDAsync(self, place: int, host: int, size: int, stream: str) -> tuple:
         return self._do(lambda: self.cuMemcpyHtoD(place, host, size))
 
+    def cuMemcpyDtoH(self, host: int, place: int, size: int) -> tuple:
+        return self.cuMemcpyDtoHAsync(host, place, size, "stream")
+
     def cuMemcpyDtoHAsync(self, host: int, place: int, size: int, stream: str) -> tuple:
         ctypes.memmove(host, self.memory.read(int(place), (size,), np.uint8).tobytes(), size)
         return OK

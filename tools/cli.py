@@ -1,8 +1,9 @@
-"""The command `tilec`: pull, compile, generate. Errors that a user can mend are one sentence and exit code 1."""
+"""The command `tilec`: pull, compile, tune, generate. Errors that a user can mend are one sentence and exit code 1."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import logging
 import os
@@ -15,8 +16,19 @@ from types import FrameType
 
 import tilec
 from tilec.errors import TilecError
-from tilec.frontend.hub import pull
-from tilec.llm import DEFAULT_CONTEXT, DTYPES, Completion
+from tilec.frontend.checkpoints import open_checkpoint
+from tilec.frontend.checkpoints.expected import check_tensors
+from tilec.frontend.hub import pull, resolve
+from tilec.llm import (
+    DEFAULT_CONTEXT,
+    DTYPES,
+    Completion,
+    check_runs_here,
+    choose_batch,
+    choose_context,
+    choose_dtype,
+    resolve_target,
+)
 from tilec.pipelines.targets import CPU_TARGETS, GPU_TARGETS
 from tilec.tools import bench
 
@@ -85,7 +97,17 @@ def _parser() -> argparse.ArgumentParser:
     compiling.add_argument("-o", "--output", required=True, type=Path, metavar="DIR", help="folder for the artifact")
     compiling.add_argument("--batch", type=int, default=1, metavar="N", help="sequences at once, up to 8 (default 1)")
     compiling.add_argument("-v", "--verbose", action="store_true", help="say how each kernel is scheduled, and why")
+    compiling.add_argument("--tuned", type=Path, metavar="FILE",
+                           help="schedules that `tilec tune -o FILE` measured (default: those measured on this machine)")
     compiling.set_defaults(run=_compile)
+
+    tuning = commands.add_parser("tune", help="measure how a model's kernels are scheduled best on this machine")
+    _add_model(tuning)
+    tuning.add_argument("--batch", type=int, default=1, metavar="N", help="as for `tilec compile` (default 1)")
+    tuning.add_argument("--best", type=int, default=4, metavar="N", help="schedules of each kernel to compare (default 4)")
+    tuning.add_argument("-o", "--output", type=Path, metavar="FILE",
+                        help="for `tilec compile --tuned` (default: a file in the cache, which is used from then on)")
+    tuning.set_defaults(run=_tune)
 
     generate = commands.add_parser("generate", help="answer a prompt")
     _add_model(generate)
@@ -140,12 +162,25 @@ def _compile(options: argparse.Namespace) -> int:
         log = logging.getLogger("tilec.schedules")
         log.handlers, log.propagate = [logging.StreamHandler(sys.stdout)], False
         log.setLevel(logging.INFO)
-    artifact = tilec.compile(options.model, options.output, options.target, options.dtype,
-                             options.context, _progress, options.batch)
+    artifact = tilec.compile(options.model, options.output, options.target, options.dtype, options.context, _progress,
+                             options.batch, options.tuned, not options.verbose)  # schedules are said only where code is made
     manifest = artifact.manifest
     size = sum(map(len, artifact.files.values()))
     print(f"{options.output}: {len(manifest.kernels)} kernels for {manifest.target}, {size / 1e3:.0f} kB, "
           f"{time.perf_counter() - start:.1f} s")
+    return 0
+
+
+def _tune(options: argparse.Namespace) -> int:
+    checkpoint = open_checkpoint(resolve(options.model))
+    check_tensors(checkpoint.config, checkpoint)
+    target = resolve_target(options.target)
+    check_runs_here(target)
+    # Imported here: it loads MLIR, which no other command needs before it compiles.
+    command = importlib.import_module("tilec.tools.tune.command")
+    held = choose_context(checkpoint.config, options.context)
+    request = command.Request(checkpoint.config, target, choose_dtype(options.dtype, target), held, choose_batch(options.batch))
+    command.tune(request, options.best, options.output)
     return 0
 
 

@@ -9,13 +9,19 @@ from tilec.pipelines.cost.plan import Plan, contraction_operands, largest, roles
 from tilec.pipelines.primop.structure import Reduction, Structure, is_contiguous
 from tilec.pipelines.targets import CpuTarget
 
+LATENCY = 4  # cycles until a product can be added to; two start in each
+NEAR_BYTES = 32  # that a core gets from its second-level cache in a cycle
+# Tiles of a product, beside the one that is taken: rows, vectors, copies over the reduced axis.
+WITH_ROWS = ((4, 2, 1), (8, 1, 1), (4, 4, 1), (8, 2, 1), (12, 2, 1), (2, 4, 1), (16, 1, 1), (4, 1, 2))
+WITH_ONE_ROW = ((1, 1, 4), (1, 1, 8), (1, 2, 2), (1, 2, 4), (1, 4, 1), (1, 4, 2), (1, 1, 2))
+
 
 class CpuPlan(Plan):
     """Vectors along one axis; enough independent accumulators to hide the latency of a fused multiply-add."""
 
-    def __init__(self, structure: Structure, target: CpuTarget) -> None:
-        super().__init__(structure)
-        self.lanes = target.lanes
+    def __init__(self, structure: Structure, target: CpuTarget, take: int = 0) -> None:
+        super().__init__(structure, take)
+        self.lanes, self.registers = target.lanes, target.registers
 
     def _fit(self, axis: int, vectors: int) -> int:
         """At most `vectors` registers along an axis, fewer for short axes."""
@@ -64,14 +70,32 @@ class CpuPlan(Plan):
         rows = [a for a in others if largest(s, a) > 1]
         together = len([r for r in s.stages[0] if r.contraction])
         together *= prod(self.tile[a] for a in s.mirrored)
+        each, panels, copies = self.pick(self._accumulators(n, rows, k, pair, together))
         if rows:
-            self.set(rows[-1], 8 if together == 1 else 4)
-        panels = self._fit(n, 2 if rows else 1)
+            self.set(rows[-1], each)
         self.set(n, panels, vector=self.lanes)
         self.set(k, 1, vector=pair)
-        # One row has few accumulators: independent copies over k keep several products in flight.
-        copies = 1 if rows else max(1, 4 // (panels * together))
-        if s.extents[k].is_constant and s.extents[k].constant % (copies * pair):
-            copies = 1
         order = [a for a in s.grid if a != rows[-1]] + [rows[-1]] if rows and rows[-1] in s.grid else ()
         return self.schedule(order, copies, dot=True)
+
+    def _accumulators(self, n: int, rows: list[int], k: int, pair: int,
+                      together: int) -> list[tuple[float, str, tuple[int, int, int]]]:
+        """Rows and vectors of a tile and copies over k, each with its cycles. One row has few accumulators: independent copies
+        over k keep several products in flight."""
+        s, panels = self.structure, self._fit(n, 2 if rows else 1)
+        shapes = [(8 if together == 1 else 4, panels, 1)] if rows else [(1, panels, max(1, 4 // (panels * together)))]
+        for each, wanted, copies in WITH_ROWS if rows else WITH_ONE_ROW:
+            if each <= (largest(s, rows[-1]) if rows else 1) and each * wanted * copies * together <= self.registers:
+                shapes.append((each, self._fit(n, wanted), copies))
+        known = s.extents[k].constant if s.extents[k].is_constant else 0
+        shapes = list(dict.fromkeys((m, p, 1 if known % (c * pair) else c) for m, p, c in shapes))
+        found = []
+        for each, panels, copies in shapes:
+            spilt = max(0, each * panels * together * copies + panels * together + 1 - self.registers)
+            step = max(each * panels * together / 2, (panels * together + each) / 2, LATENCY / copies,
+                       panels * together * 4 * self.lanes / NEAR_BYTES) + 2 * spilt
+            tiles = -(-largest(s, n) // (panels * self.lanes)) * (-(-largest(s, rows[-1]) // each) if rows else 1)
+            tiles *= prod(largest(s, a) for a in s.grid if a not in (n, *rows[-1:]))
+            name = f"{each} x {panels} vectors" + (f", {copies} copies" if copies > 1 else "")
+            found.append((tiles * -(-largest(s, k) // pair) * step, name, (each, panels, copies)))
+        return found

@@ -39,6 +39,9 @@ ELEMENTS_OF_A_TURN = 16  # of a long row that a thread takes between mending wha
 LONGEST_ROW = 640  # threads that may share a row of a matrix
 OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
 REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
+MOST_SHAPES = 8  # of a product with a vector that are considered
+READ_CYCLES = 900  # until memory answers
+WARP_PRODUCTS = 1024  # multiply-adds of 16-bit elements that a multiprocessor makes by mma.sync in a cycle
 
 
 @dataclass(frozen=True, order=True)
@@ -73,17 +76,17 @@ class _Tiles:
         return f"{self.height} x {self.width * self.together}" + (f" in {self.split} parts" if self.split > 1 else "")
 
 
-def matvec_shape(rows: int, steps: int, together: int, wanted: int = 0) -> tuple[int, int, int, int, int]:
-    """How rows of a matrix are read: 16-byte loads of a thread in one row, threads along a row, rows of a thread, threads
-    of a block, blocks that shall be resident. `steps` is the number of loads in a row, 0 if it is not known; `together` the
-    number of matrices that are read in one loop; `wanted` how many loads a thread shall have in flight.
+def matvec_shapes(rows: int, steps: int, together: int, wanted: int = 0) -> list[tuple[int, int, int, int, int]]:
+    """How rows of a matrix may be read, best first: loads of a thread in one row, threads along a row, rows of a thread,
+    threads of a block, blocks that shall be resident. `steps` is the number of loads in a row, 0 if it is not known; `together`
+    the number of matrices that are read in one loop; `wanted` how many loads a thread shall have in flight.
 
     A row is read without a loop, so that all its loads are in flight at once; four of each thread are enough to hide the
     latency of memory, and with few registers each, many threads fit.
     """
     wanted = wanted or LOADS_IN_FLIGHT
     if not steps:
-        return LOADS_IN_FLIGHT, WARP, 1, GPU_THREADS, 2
+        return [(LOADS_IN_FLIGHT, WARP, 1, GPU_THREADS, 2)]
     shapes = []
     for registers in range(1, 4 * LOADS_IN_FLIGHT + 1):
         threads = -(-steps // registers)
@@ -96,17 +99,20 @@ def matvec_shape(rows: int, steps: int, together: int, wanted: int = 0) -> tuple
                 order = (loads < wanted, 20 * idle > steps, uneven, loads, registers > LOADS_IN_FLIGHT, idle, -registers)
                 shapes.append((order, loads, registers, threads, each, block))
     if not shapes:  # too long for the threads of a block: a loop
-        return LOADS_IN_FLIGHT, GPU_THREADS, 1, GPU_THREADS, 2
-    _, loads, registers, threads, each, block = min(shapes)
-    needed = 4 * loads + 4 * registers + OTHER_REGISTERS * (1 if registers * threads == steps else 2)  # masks take some
-    return registers, threads, each, block, max(1, min(THREADS // block, REGISTERS // (block * -(-needed // 8) * 8)))
+        return [(LOADS_IN_FLIGHT, GPU_THREADS, 1, GPU_THREADS, 2)]
+    found = []
+    for _, loads, registers, threads, each, block in sorted(shapes)[:MOST_SHAPES]:
+        needed = 4 * loads + 4 * registers + OTHER_REGISTERS * (1 if registers * threads == steps else 2)  # masks take some
+        resident = max(1, min(THREADS // block, REGISTERS // (block * -(-needed // 8) * 8)))
+        found.append((registers, threads, each, block, resident))
+    return found
 
 
 class GpuPlan(Plan):
     """Neighbouring threads along the contiguous axis, 16 bytes each where the operands allow it."""
 
-    def __init__(self, structure: Structure, target: GpuTarget) -> None:
-        super().__init__(structure)
+    def __init__(self, structure: Structure, target: GpuTarget, take: int = 0) -> None:
+        super().__init__(structure, take)
         self.target = target
 
     def _vector(self, axis: int, accesses: Sequence[Access]) -> int:
@@ -198,14 +204,26 @@ class GpuPlan(Plan):
         steps = -(-largest(s, k) // vector)
         known = s.extents[k].is_constant
         held = prod(self.tile[a] for a in s.mirrored)  # rows that a thread has anyway
-        registers, threads, each, block, resident = matvec_shape(
-            rows, steps if known else 0, together * held, ROW_LOADS if s.staged else 0)
+        shapes = matvec_shapes(rows, steps if known else 0, together * held, ROW_LOADS if s.staged else 0)
+        others = prod(largest(s, a) for a in s.grid if a not in free and a not in s.mirrored)
+        options = []
+        for shape in shapes:
+            registers, threads, each, block, resident = shape
+            taken = each * max(1, block // threads)
+            cycles = self._reading_cycles(others * -(-rows // taken), registers * each * together * held * block, resident)
+            options.append((cycles, f"{registers} loads by {threads} threads, {taken} rows a block", shape))
+        registers, threads, each, block, resident = self.pick(options)
         while not known and threads > 1 and threads * vector > largest(s, k):
             threads //= 2
         self.set(k, registers, threads, vector)
         if free:
             self.set(free[0], each, max(1, block // threads))
         return self.schedule(dot=True, resident=resident)
+
+    def _reading_cycles(self, blocks: int, loads: int, resident: int) -> float:
+        """Cycles in which blocks make that many 16-byte loads each, at the rate of memory or of what is in flight at once."""
+        rate = min(READ_BYTES, 16 * loads * resident / READ_CYCLES)
+        return READ_CYCLES + -(-blocks // self.target.multiprocessors) * 16 * loads / rate
 
     def online(self) -> Schedule:
         """Attention over a cache, one query: lanes along the head, threads of a whole cluster along the cache.
@@ -233,8 +251,13 @@ class GpuPlan(Plan):
             if len(sizes) == 1 and largest(s, h) % min(sizes) == 0:
                 queries = [n for n in range(QUERIES, 0, -1) if min(sizes) % n == 0]
                 self.set(h, next((n for n in queries if 8 * largest(s, h) * CLUSTER >= 7 * n * self.target.multiprocessors), 1))
-        self.set(t, KEYS_IN_FLIGHT, CLUSTER * GPU_THREADS // lanes)
-        self.cluster[t] = CLUSTER
+        programs = prod(-(-largest(s, h) // self.tile[h]) for h in s.grid)
+        turn = 2 * KEYS_IN_FLIGHT * self.tile[d] // lanes // vector * GPU_THREADS  # 16-byte loads of a block
+        turns = {c: -(-largest(s, t) // (KEYS_IN_FLIGHT * c * GPU_THREADS // lanes)) for c in (CLUSTER, 4, 2, 1)}
+        cluster = self.pick([(self._reading_cycles(programs * c, turn * n, 1) + FIXED_CYCLES, f"clusters of {c}", c)
+                             for c, n in turns.items()])
+        self.set(t, KEYS_IN_FLIGHT, cluster * GPU_THREADS // lanes)
+        self.cluster[t] = cluster
         return self.schedule(dot=True, ahead=True)
 
     def _online_tensor(self, row: int, t: int, d: int) -> Schedule:
@@ -280,9 +303,9 @@ class GpuPlan(Plan):
                        if self._fits_columns(columns, t.width) and (t.split == 1 or t.slots(shared) >= FEWEST_STAGES))
         if not timed:
             return None
-        self.considered = [(time, str(tiles)) for time, tiles in timed]
-        tiles = timed[0][1]
-        programs, sms = self._tensor_programs(rows[0], columns, tiles), self.target.multiprocessors
+        tiles = self.pick([(time, str(tiles), tiles) for time, tiles in timed])
+        programs = self._tensor_programs(rows[0], columns, tiles.height, tiles.width)
+        sms = self.target.multiprocessors
         self.set(rows[0], 2, 32 * tiles.groups)
         self._set_columns(columns, tiles.width)
         self.set(k, TILE_DEPTH)
@@ -308,15 +331,21 @@ class GpuPlan(Plan):
             sides = contraction_operands(s, reduction)
             if not all(side and self._vector(k, side) == 8 for side in sides):
                 return None
-        few = largest(s, rows[0]) <= FEW_ROWS  # then many warps shall read the matrix, each with many loads in flight
-        widths, most = ((8, 16, 32, 64, 128), 128) if few else ((64, 32, 16, 8), 64)
-        width = next((w for w in widths if w * len(s.stages[0]) <= most and self._fits_columns(columns, w)), None)
-        if width is None:
+        few, together = largest(s, rows[0]) <= FEW_ROWS, len(s.stages[0])
+        # Of few rows, many warps shall read the matrix, each with many loads in flight.
+        sizes, most = ((8, 16, 32, 64, 128), 128) if few else ((64, 32, 16, 8), 64)
+        widths = [w for w in sizes if w * together <= most and self._fits_columns(columns, w)]
+        if not widths:
             return None
-        warps = next(w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1)
-        self.set(rows[0], 2 if few else 4, 8 * warps)
+        tall = [w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1]
+        each = 2 if few else 4
+        warps, width = self.pick([
+            (self._warps_time(rows[0], columns, k, m, 8 * each * m, w, together), f"{8 * each * m} x {w * together}", (m, w))
+            for w in widths for m in tall])
+        self.set(rows[0], each, 8 * warps)
         self._set_columns(columns, width)
-        self.set(k, max(LOADS_IN_FLIGHT * 8 // (width * len(s.stages[0])), 1) if few else 1, 4, 8)
+        deep = min(LOADS_IN_FLIGHT * 8 // (width * together), -(-largest(s, k) // 32)) if few else 1
+        self.set(k, max(deep, 1), 4, 8)
         last = columns[-1]
         schedule = self.schedule(dot=True, ahead=True, twin=last).with_axis(rows[0], warps=warps)
         schedule = schedule.with_axis(k, lanes_of=schedule.axes[last].name)
@@ -352,11 +381,11 @@ class GpuPlan(Plan):
             self.set(a, size // 8, 4, 2) if a == columns[-1] else self.set(a, size)
             width //= size
 
-    def _tensor_programs(self, row: int, columns: list[int], tiles: _Tiles) -> int:
-        """Programs of a product, at the largest lengths."""
+    def _tensor_programs(self, row: int, columns: list[int], height: int, width: int) -> int:
+        """Programs of a product in tiles of height x width, at the largest lengths."""
         s = self.structure
         others = prod(largest(s, a) for a in s.grid if a not in (row, *columns))
-        return -(-largest(s, row) // tiles.height) * -(-prod(largest(s, a) for a in columns) // tiles.width) * others
+        return -(-largest(s, row) // height) * -(-prod(largest(s, a) for a in columns) // width) * others
 
     def _tensor_time(self, row: int, columns: list[int], k: int, tiles: _Tiles) -> float:
         """Cycles that a product takes: waves of blocks, each at the rate of its slowest part.
@@ -369,12 +398,21 @@ class GpuPlan(Plan):
         fetched = 2 * TILE_DEPTH * (min(tiles.height, largest(s, row)) + width)
         step = max(multiply, fetched / FETCHED_BYTES, tiles.slot / FILLED_BYTES)
         exchange = EXCHANGE_CYCLES + tiles.exchanged / EXCHANGED_BYTES if tiles.split > 1 else 0
-        waves = -(-self._tensor_programs(row, columns, tiles) * tiles.split // self.target.multiprocessors)
+        blocks = self._tensor_programs(row, columns, tiles.height, tiles.width) * tiles.split
+        waves = -(-blocks // self.target.multiprocessors)
         time = waves * (steps * step + FIXED_CYCLES + exchange)
         if largest(s, row) > FEW_ROWS:
             return time
         read = 2.0 * largest(s, k) * prod(largest(s, a) for a in columns) * tiles.together
         return max(time, read / (READ_BYTES * self.target.multiprocessors)) + time / 1000
+
+    def _warps_time(self, row: int, columns: list[int], k: int, warps: int, height: int, width: int, together: int) -> float:
+        """The same where each warp reads its operands itself, so that those of a column are read by every warp."""
+        steps = -(-largest(self.structure, k) // 32)
+        multiply = height * width * together * 32 / WARP_PRODUCTS
+        fetch = 64 * (height + warps * width * together) / FETCHED_BYTES
+        blocks = self._tensor_programs(row, columns, height, width)
+        return -(-blocks // self.target.multiprocessors) * steps * max(multiply, fetch) + FIXED_CYCLES
 
     def _vector_matrix(self, k: int, n: int, matrix: Sequence[Access]) -> Schedule:
         """One row times a matrix that is contiguous along what is kept: threads along both, partial sums over k."""

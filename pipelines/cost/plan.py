@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, linear, range_of
 from tilec.dialects.schedule import Axis, Schedule
 from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous, is_row, operand_index
 
+T = TypeVar("T")
 ROW_VECTOR = 4  # neighbours that a thread takes of a row that its program makes for itself
 
 
@@ -79,8 +80,9 @@ def roles_of(structure: Structure, reduction: Reduction) -> Roles:
 class Plan:
     """Tile sizes and layouts by axis, all 1 until said otherwise."""
 
-    def __init__(self, structure: Structure) -> None:
+    def __init__(self, structure: Structure, take: int = 0) -> None:
         self.structure = structure
+        self.take = take  # which of the shapes that are considered
         self.considered: list[tuple[float, str]] = []  # cycles that a shape would take, and the shape
         self.tile = [1] * len(structure.extents)
         self.threads = [1] * len(structure.extents)
@@ -88,6 +90,16 @@ class Plan:
         self.cluster = [1] * len(structure.extents)
         for a in structure.mirrored:
             self.set(a, largest(structure, a))
+
+    def pick(self, shapes: Sequence[tuple[float, str, T]]) -> T:
+        """The shape that this plan takes, out of all with their cycles and names: where a kernel can have several, it is here.
+
+        The first is taken unless somebody measures; the others follow by their cycles.
+        """
+        assert not self.considered, "a kernel chooses once"
+        ordered = [shapes[0], *sorted(shapes[1:], key=lambda shape: shape[0])]
+        self.considered = [(cycles, name) for cycles, name, _ in ordered]
+        return ordered[self.take][2]
 
     def set(self, axis: int, registers: int, threads: int = 1, vector: int = 1) -> None:
         if axis in self.structure.mirrored:  # one thread holds all of it, in vectors where they fit

@@ -164,7 +164,7 @@ def _match_factor(op: ir.OpView | None, point: Index, views: _Views) -> Factor |
     if not isinstance(op, primop.Add) or (late := views.late(op)) is None or not views.once_a_row(op, late, point):
         return None
     maximum, slope = _maximum_below(op.operands[late])
-    if maximum not in views.earlier or scale * slope >= 0:
+    if maximum is None or maximum not in views.earlier or scale * slope >= 0:
         return None
     return Factor(maximum, op.operands[late], views.at(op, late, point), scale)
 
@@ -175,7 +175,7 @@ def _constant_factors(op: primop.Mul) -> list[tuple[int, float]]:
     return [(k, ir.FloatAttr(c.attributes["value"]).value) for k, c in constants if isinstance(c, primop.Constant)]
 
 
-def _maximum_below(value: ir.Value) -> tuple[ir.OpView | None, float]:
+def _maximum_below(value: ir.Value) -> tuple[primop.Max | None, float]:
     """The maximum that a value is, or is where that is above a constant, times a constant; and that constant."""
     op, slopes = defining_op(value), [1.0]
     while isinstance(op, primop.Mul) and op.bounds is None and (factors := _constant_factors(op)):

@@ -41,8 +41,11 @@ Exact = Callable[[Arrays], tuple[Any, np.ndarray]]  # inputs to (index of some r
 class Contestant(Protocol):
     """What can be timed: `Replay` and `TorchReplay`."""
 
-    sets: int
-    runs: int
+    @property
+    def sets(self) -> int: ...
+
+    @property
+    def runs(self) -> int: ...
 
     def capture(self, rounds: int) -> None: ...
 
@@ -79,8 +82,16 @@ def to_memory(values: np.ndarray, dtype: str) -> np.ndarray:
 
 def normal(shape: Sequence[int], dtype: str, seed: int) -> np.ndarray:
     """Standard normal numbers in memory form."""
-    pool = _pool(dtype)
-    return np.resize(pool[seed * 100003 % (pool.size // 2):], math.prod(shape)).reshape(shape)
+    pool, count = _pool(dtype), math.prod(shape)
+    values = pool[seed * 100003 % (pool.size // 2):]
+    return (values[:count] if count <= values.size else np.resize(values, count)).reshape(shape)
+
+
+def rotation(inputs: Callable[[int], Arrays]) -> list[Arrays]:
+    """Sets of inputs that together exceed the cache, two at least."""
+    first = inputs(0)
+    count = math.ceil(ROTATION / sum(a.nbytes for a in first.values()))
+    return [first, *(inputs(i) for i in range(1, min(max(count, 2), 64)))]
 
 
 def as_float64(values: np.ndarray, dtype: str) -> np.ndarray:
@@ -124,9 +135,7 @@ def measure(case: Case, target: str, turns: int, leave_out: Sequence[str] = ()) 
 
     What is `wrong` is not timed, what cannot be compiled or loaded has `failed`, a sentence; torch is measured all the same.
     """
-    sets = [case.inputs(0)]
-    count = math.ceil(ROTATION / sum(a.nbytes for a in sets[0].values()))
-    sets += [case.inputs(i) for i in range(1, min(max(count, 2), 64))]
+    sets = rotation(case.inputs)
     index, exact = case.exact(sets[-1])
     row: dict[str, Any] = {**case.labels, "dtype": case.dtype, "ms": None}
     contestants: dict[str, Contestant] = {}

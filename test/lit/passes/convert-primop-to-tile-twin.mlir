@@ -62,11 +62,13 @@ func.func private @depth(%x: tensor<?x40xbf16> {primop.kind = "argument", primop
   return %y : tensor<?x24xf32>
 }
 
-// 32-bit operands, and few rows, are multiplied without tensor cores.
+// 32-bit operands are multiplied without tensor cores. Of few rows, a warp takes 8 columns and a deeper part of them.
 // CHECK-LABEL: func.func @wide(
 // CHECK-NOT: tile.dot_twin
 // CHECK-LABEL: func.func @few(
-// CHECK-NOT: tile.dot_twin
+// CHECK: "tile.load"({{.*}} -> vector<16x1x64x1xbf16>
+// CHECK: "tile.load"({{.*}} -> vector<1x1x64x8xbf16>
+// CHECK: "tile.dot_twin"
 func.func private @wide(%x: tensor<?x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<24x64xf32> {primop.kind = "weight", primop.shape = #w}) -> (tensor<?x24xf32> {primop.shape = #y}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<?x64xf32>, tensor<24x64xf32>) -> tensor<?x24x64xf32>
   %y = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<?x24x64xf32>) -> tensor<?x24xf32>

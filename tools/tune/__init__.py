@@ -1,0 +1,1 @@
+"""`tilec tune`: which of the schedules that the cost model considers are the fastest on this machine."""
