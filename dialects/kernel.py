@@ -139,6 +139,10 @@ class Barrier(Kernel.Operation, name="barrier"):
     threads: Attr[int] = None
 
 
+class WarpBarrier(Kernel.Operation, name="warp_barrier"):
+    """All lanes of the warp arrive before any leaves; what they have read and written is ordered before what follows."""
+
+
 class ClusterRank(Kernel.Operation, name="cluster_rank", traits=[Pure]):
     """This block's number in its cluster."""
 

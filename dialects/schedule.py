@@ -15,7 +15,8 @@ the other one), where no tile in registers varies along both: the keys of one pr
 with `lanes_of` "*" lies on all threads of the block, as they are numbered. One with fewer threads than the axis that it
 names lies on the first of these, over and over.
 
-Threads are numbered with the last axis fastest, axes that are read in vectors before the others. The threads along one
+Threads are numbered with the last axis fastest, axes that are read in vectors before the others, and the warps of an axis
+after the lanes of all axes: so n may have two lanes of each warp and m the other sixteen. The threads along one
 axis may be spread over the blocks of a `cluster`, which reduce together through each other's shared memory: so one program
 reads a long axis with many multiprocessors. `grid` axes are split over programs, first axis slowest unless `order`
 says otherwise; `loop` axes are walked inside a program.
@@ -82,12 +83,18 @@ class Schedule:
     dot: bool = False  # contractions by `tile.dot` (outer products) instead of lane-wise products
     twin: int = -1  # the last axis, if it is a second layout of this one: contractions by a warp's tensor core
     tensor: bool = False  # contractions by tensor cores, their operands through shared memory
+    staged: bool = False  # contractions by multiply-adds of all threads, their operands through shared memory
     stages: int = 1  # tiles of an operand in shared memory
     persistent: int = 0  # blocks that walk over the programs; 0: one for each
     reversed: tuple[int, ...] = ()  # grid axes whose last programs come first, because they have the most to do
     ahead: bool = False  # loops read the tiles of their next turn early
     split: int = 1  # blocks of a cluster that share the depth of a product (see tile/split.py)
     resident: int = 0  # blocks that shall fit a multiprocessor at once, which bounds their registers; 0: as it comes
+
+    @property
+    def rings(self) -> bool:
+        """Whether the operands of contractions come through rings in shared memory."""
+        return self.tensor or self.staged
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -117,6 +124,7 @@ class Schedule:
                 for a in self.axes if a.extent != linear(1)]
         rest = [f"{self.stages} stages on tensor cores"] if self.tensor else ["a tensor core a warp"] if self.twin >= 0 else []
         rest += [f"the depth over {self.split} blocks"] if self.split > 1 else []
+        rest += [f"{self.stages} stages, multiply-adds from shared memory"] if self.staged else []
         rest += [f"{self.persistent} blocks walk over the programs"] if self.persistent else []
         return ", ".join([*axes, *rest])
 
@@ -139,7 +147,9 @@ class Schedule:
             "unroll": _number(self.unroll),
             "dot": ir.BoolAttr.get(self.dot),
             **({"twin": _number(self.twin)} if self.twin >= 0 else {}),
-            **({"tensor": ir.UnitAttr.get(), "stages": _number(self.stages)} if self.tensor else {}),
+            **({"tensor": ir.UnitAttr.get()} if self.tensor else {}),
+            **({"staged": ir.UnitAttr.get()} if self.staged else {}),
+            **({"stages": _number(self.stages)} if self.rings else {}),
             **({"persistent": _number(self.persistent)} if self.persistent else {}),
             **({"reversed": ir.DenseI64ArrayAttr.get(list(self.reversed))} if self.reversed else {}),
             **({"ahead": ir.UnitAttr.get()} if self.ahead else {}),
@@ -170,6 +180,7 @@ class Schedule:
             ir.BoolAttr(entries["dot"]).value,
             ir.IntegerAttr(entries["twin"]).value if "twin" in entries else -1,
             "tensor" in entries,
+            "staged" in entries,
             ir.IntegerAttr(entries["stages"]).value if "stages" in entries else 1,
             ir.IntegerAttr(entries["persistent"]).value if "persistent" in entries else 0,
             tuple(ir.DenseI64ArrayAttr(entries["reversed"])) if "reversed" in entries else (),

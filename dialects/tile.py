@@ -316,12 +316,14 @@ class Fetch(_Access, name="fetch"):
 
     The slot's rows run along the function's axes `rows`, last fastest, its columns along the axis `column`, along which
     the source is contiguous. Along a column axis that a cluster shares a block copies its own part. What lies outside the
-    source reads as zero, and so do rows from `limit`, a map from the symbols, on, counted along the last of `rows`.
+    source reads as zero, and so do rows from `limit`, a map from the symbols, on, counted along the last of `rows`, and
+    columns from `column_limit` on.
     """
 
     rows: Attr[list[int]]
     column: Attr[int]
     limit: Attr[ir.AffineMap] = None
+    column_limit: Attr[ir.AffineMap] = None
     ring: Operand[ir.MemRefType]
     turn: Operand[ir.IndexType]
     source: Operand[ir.MemRefType]
@@ -365,7 +367,8 @@ class Release(Tile.Operation, name="release"):
 
 
 class DotShared(Tile.Operation, name="dot_shared", traits=[Pure]):
-    """`acc + lhs rhs^T` by tensor cores: rhs (n, k) in shared memory, lhs (m, k) there or a tile of this program's threads.
+    """`acc + lhs rhs^T` by tensor cores, or of f32 by multiply-adds of all threads: rhs (n, k) in shared memory, lhs (m, k)
+    there or, for tensor cores, a tile of this program's threads.
 
     The rows of lhs and rhs run along the function's axes `lhs_rows` and `rhs_rows`, last fastest; acc is a tile over both.
     With `transposed`, rhs lies in memory as (k, n).

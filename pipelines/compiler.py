@@ -84,5 +84,6 @@ def _tensor_map(attribute: ir.Attribute, symbols: list[str]) -> TensorMap:
     fields = ir.DictAttr(attribute)
     names = ("argument", "width", "plane_rows", "planes", "columns", "rows")
     height = expression(map_results(ir.AffineMapAttr(fields["height"]).value)[0], symbols)
-    return TensorMap(dtype=ir.StringAttr(fields["element"]).value, height=height,
+    length = expression(map_results(ir.AffineMapAttr(fields["length"]).value)[0], symbols) if "length" in fields else ""
+    return TensorMap(dtype=ir.StringAttr(fields["element"]).value, height=height, length=length,
                      **{n: ir.IntegerAttr(fields[n]).value for n in names})

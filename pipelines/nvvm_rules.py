@@ -127,6 +127,11 @@ def _barrier(op: ir.OpView) -> None:
         nvvm.BarrierOp(None, barrierId=_word(1), numberOfThreads=_word(op.threads))
 
 
+@rule(kernel.WarpBarrier)
+def _warp_barrier(op: ir.OpView) -> None:
+    nvvm.bar_warp_sync(_word(-1))
+
+
 @rule(kernel.ClusterRank)
 def _cluster_rank(op: ir.OpView) -> ir.Value:
     word = ir.IntegerType.get_signless(32)

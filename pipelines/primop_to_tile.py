@@ -114,7 +114,7 @@ class _Emitter(OnlineRows):
                 ragged.append(a)
         if self.schedule.twin >= 0:
             self.origin[-1] = self.origin[self.schedule.twin]
-        if self.schedule.tensor:  # one body: operands are fetched whole, and only what is stored is masked
+        if self.schedule.rings:  # one body: operands are fetched whole, and only what is stored is masked
             self.guards = tuple(self.structure.extents[a] - 1 - dim(a) for a in ragged)
             self._body()
             return

@@ -2,7 +2,7 @@
 
 Every slot of a ring has two barriers, full and empty, whose phases alternate: in turn t a slot is filled for the time
 t floordiv slots, and waiting for that needs its parity. One thread of the producer fetches by TMA; a group of four warps
-says with one arrival that it has done with a slot.
+says with one arrival that it has done with a slot, and where each thread reads for itself, each warp does.
 """
 
 from __future__ import annotations
@@ -14,25 +14,27 @@ from mlir import ir
 from mlir.dialects import arith, scf, vector
 
 from tilec.dialects import kernel, tile
-from tilec.dialects.index_expr import Dim, Linear, linear, make_map, map_results
+from tilec.dialects.index_expr import Dim, Linear, dim, linear, make_map, map_results
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.layouts import Coordinates, Fragments
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.structure import defining_op, offset_of
-from tilec.pipelines.thread_reductions import ThreadReductions, in_space
+from tilec.pipelines.shared_products import SharedProducts
+from tilec.pipelines.thread_reductions import WARP, in_space
 from tilec.runtime.artifact import ITEM_BYTES
 
 GROUP = 128  # threads that work on one product
 ROW_BYTES = 128  # of a tile in shared memory: the span of a swizzle
 # Registers of a thread of the producer and of the others, by groups that compute and blocks that share a multiprocessor.
-REGISTERS = {(2, 0): (40, 232), (3, 0): (32, 160), (1, 2): (40, 216)}
+REGISTERS = {(2, 0): (40, 232), (2, 1): (40, 232), (3, 0): (32, 160), (1, 2): (40, 216)}
 
 
 @dataclass(frozen=True)
 class TensorMap:
     """How TMA loads see a buffer, argument number `argument`: planes of rows of `width` elements, moved in boxes.
 
-    Rows from `height` on, an expression of the symbols, read as zero; a plane begins every `plane_rows` rows.
+    Rows from `height` on and elements of a row from `length` on, expressions of the symbols, read as zero; a plane begins
+    every `plane_rows` rows.
     """
 
     argument: int
@@ -43,13 +45,15 @@ class TensorMap:
     planes: int
     columns: int
     rows: int
+    length: Linear | None = None
 
     def to_attribute(self, symbols: int) -> ir.Attribute:
         number = ir.IntegerType.get_signless(64)
         names = ("argument", "width", "plane_rows", "planes", "columns", "rows")
         fields = {n: ir.IntegerAttr.get(number, getattr(self, n)) for n in names}
         height = ir.AffineMapAttr.get(make_map(0, symbols, [self.height]))
-        return ir.DictAttr.get({**fields, "element": ir.StringAttr.get(self.element), "height": height})
+        more = {} if self.length is None else {"length": ir.AffineMapAttr.get(make_map(0, symbols, [self.length]))}
+        return ir.DictAttr.get({**fields, **more, "element": ir.StringAttr.get(self.element), "height": height})
 
 
 @dataclass
@@ -66,18 +70,19 @@ class _Ring:
 
 def roles(schedule: Schedule) -> bool:
     """Whether a schedule has threads that only fetch."""
-    return schedule.tensor and schedule.stages > 1
+    return schedule.rings and schedule.stages > 1
 
 
-class TensorCores(ThreadReductions):
+class TensorCores(SharedProducts):
     """Lowers rings, fetches, roles and products by tensor cores."""
 
     def __init__(self, schedule: Schedule, padded: bool) -> None:
         super().__init__(schedule, padded)
         self.rings: dict[ir.Value, _Ring] = {}
-        self.places: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}  # slots: memory and offset
+        self.places = {}  # slots: memory and offset
         self.tensor_maps: dict[TensorMap, ir.Value] = {}
         self.groups = schedule.threads // GROUP
+        self.sharing = WARP if schedule.staged else GROUP  # threads that release a slot together
         self.running = False  # products may not have ended
 
     def lower(self, op: ir.OpView) -> None:
@@ -89,6 +94,8 @@ class TensorCores(ThreadReductions):
             self._lower_await(op)
         elif isinstance(op, tile.Release):
             self._lower_release(op)
+        elif isinstance(op, tile.DotShared) and self.schedule.staged:
+            self.multiply_add_shared(op)
         elif isinstance(op, tile.DotShared):
             self.tiles[op.result] = self._lower_dot(op)
         elif isinstance(op, tile.DotTwin):
@@ -120,7 +127,7 @@ class TensorCores(ThreadReductions):
         with self._when(self._is(self.thread_number, 0)):
             for slot in range(slots):
                 kernel.MbarrierInit(count=1, barriers=full, index=self._index(slot))
-                kernel.MbarrierInit(count=self.groups, barriers=empty, index=self._index(slot))
+                kernel.MbarrierInit(count=self.schedule.threads // self.sharing, barriers=empty, index=self._index(slot))
             kernel.FenceMbarriers()
         if not isinstance(_next(op.operation), tile.Ring):
             kernel.Barrier()
@@ -176,9 +183,14 @@ class TensorCores(ThreadReductions):
                 raise PassFailure("rows that end at a limit must lie in planes of equal size", op.operation.location)
             z = Linear(y.constant // plane_rows, tuple((a, c // plane_rows) for a, c in y.terms if a != Dim(op.rows[-1])))
             y, height = y - z * plane_rows, map_results(op.limit)[0]
+        length = None
+        if op.column_limit is not None:
+            length = map_results(op.column_limit)[0]
+            if x != dim(op.column):
+                raise PassFailure("columns that end at a limit must begin with a row", op.operation.location)
         columns = ROW_BYTES // ITEM_BYTES[str(source.element_type)]
         described = TensorMap(self.arguments[self.scalars[op.source]], str(source.element_type), width, height, plane_rows,
-                              total // plane_rows, columns, ring.rows)
+                              total // plane_rows, columns, ring.rows, length)
         values = [self.scalars[v] for v in op.origin]
         origins, symbols = values[:op.map.n_dims], values[op.map.n_dims:]
         x, y, z = (self.apply(e, origins, symbols) for e in (x, y, z))
@@ -196,8 +208,11 @@ class TensorCores(ThreadReductions):
         ring = self.rings[op.ring]
         slot, _ = self._turn(ring, op.turn)
         if not isinstance(_previous(op.operation), tile.Release):
-            kernel.WgmmaWait(running=op.running)
-        first = arith.remui(self.thread_number, self._index(GROUP))
+            if self.schedule.staged:
+                kernel.WarpBarrier()
+            else:
+                kernel.WgmmaWait(running=op.running)
+        first = arith.remui(self.thread_number, self._index(self.sharing))
         with self._when(self._is(first, 0)):
             kernel.MbarrierArrive(barriers=ring.empty, index=slot)
 
@@ -301,10 +316,10 @@ class TensorCores(ThreadReductions):
     def _flatten(self, value: ir.Value) -> list[ir.Value]:
         """Loops carry scalars: the registers of a product in flight must not be packed, moved or renamed."""
         values = super()._flatten(value)
-        return [s for v in values for s in self._scalars(v)] if self.schedule.tensor else values
+        return [s for v in values for s in self._scalars(v)] if self.schedule.rings else values
 
     def _unflatten(self, old: list[ir.Value], new: list[ir.Value], like: list[ir.Value]) -> None:
-        if self.schedule.tensor:
+        if self.schedule.rings:
             models = dict(enumerate(v for m in like for v in super(TensorCores, self)._flatten(m)))
             new = list(self._gathered(models, new).values())  # type: ignore[arg-type]
         super()._unflatten(old, new, like)

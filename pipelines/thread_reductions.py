@@ -61,14 +61,25 @@ class ThreadReductions(FragmentLowering):
         self.some_threads: int | None = None  # the first threads of the block, where only they come
         self.arrived = False  # others may still read this block's memory: it must wait before it leaves
         stride = 1
-        for i in schedule.thread_order:
+        self.split: list[int] = []  # axes whose warps are numbered after the neighbours of all axes
+        spread = [i for i in schedule.thread_order if schedule.axes[i].threads > 1 and not schedule.axes[i].lanes_of]
+        for i in spread:
             axis = schedule.axes[i]
-            if axis.threads > 1 and not axis.lanes_of:
-                threads, self.strides[i] = axis.threads // axis.cluster, stride
-                self.coordinates[i] = self._digit(stride, threads, stride * threads < schedule.threads or padded)
-                if axis.cluster > 1:
-                    self.coordinates[i] = arith.addi(self.coordinates[i], self._scaled(self._rank(), threads))
-                stride *= threads
+            if axis.warps > 1 and i != spread[-1]:
+                self.split.append(i)
+                self.strides[i], stride = stride, stride * axis.neighbours
+                self.coordinates[i] = self._digit(self.strides[i], axis.neighbours, True)
+                continue
+            threads, self.strides[i] = axis.threads // axis.cluster, stride
+            self.coordinates[i] = self._digit(stride, threads, stride * threads < schedule.threads or padded)
+            if axis.cluster > 1:
+                self.coordinates[i] = arith.addi(self.coordinates[i], self._scaled(self._rank(), threads))
+            stride *= threads
+        for i in self.split:
+            axis = schedule.axes[i]
+            warp = self._digit(stride, axis.warps, stride * axis.warps < schedule.threads or padded)
+            self.coordinates[i] = arith.addi(self.coordinates[i], self._scaled(warp, axis.neighbours))
+            stride *= axis.warps
         names = [axis.name for axis in schedule.axes]
         self.shared_lanes = {i: names.index(a.lanes_of) for i, a in enumerate(schedule.axes) if a.lanes_of not in ("", "*")}
         for i, other in self.shared_lanes.items():
@@ -103,7 +114,8 @@ class ThreadReductions(FragmentLowering):
 
     def _near(self, axis: int) -> int:
         """Neighbours along an axis that share a warp."""
-        return min(self._local(axis), max(WARP // self.strides[axis], 1))
+        near = min(self._local(axis), max(WARP // self.strides[axis], 1))
+        return min(near, self.schedule.axes[axis].neighbours) if axis in self.split else near
 
     def _place(self, axis: int) -> ir.Value:
         """This thread's coordinate along an axis inside its block."""

@@ -53,7 +53,8 @@ class State:
 class TensorMap:
     """How a kernel copies tiles of its buffer argument number `argument`: boxes of `rows` x `columns` elements, swizzled by
     128 bytes, out of planes of rows of `width` elements. A plane begins every `plane_rows` rows; its rows from `height` on,
-    an expression of the symbols, read as zero, and so does what lies outside the buffer."""
+    an expression of the symbols, read as zero, and so do elements of a row from `length` on, unless that is empty, and what
+    lies outside the buffer."""
 
     argument: int
     dtype: str
@@ -63,6 +64,7 @@ class TensorMap:
     planes: int
     columns: int
     rows: int
+    length: str = ""
 
 
 @dataclass(frozen=True)

@@ -78,12 +78,12 @@ def driver_version() -> str:
 
 @dataclass
 class _EncodedMap:
-    """A tensor map of a launch: the address of its buffer, where its 128 bytes lie, and for what height they were made."""
+    """A tensor map of a launch: the address of its buffer, where its 128 bytes lie, for what row length and height."""
 
     described: TensorMap
     buffer: int
     place: int
-    height: int = -1
+    made_for: tuple[int, int] = (-1, -1)
 
 
 @dataclass
@@ -186,19 +186,20 @@ class CudaProgram:
         d = self._d
         for m in maps:
             described, height = m.described, evaluate(m.described.height, symbols)
-            if m.height == height:
+            length = evaluate(described.length, symbols) if described.length else described.width
+            if m.made_for == (length, height):
                 continue
             kind = getattr(d.CUtensorMapDataType, "CU_TENSOR_MAP_DATA_TYPE_" + TENSOR_TYPES[described.dtype])
             row = described.width * NUMPY[described.dtype].itemsize
             encoded = _check(d.cuTensorMapEncodeTiled(
-                kind, 3, m.buffer, [d.cuuint64_t(n) for n in (described.width, height, described.planes)],
+                kind, 3, m.buffer, [d.cuuint64_t(n) for n in (length, height, described.planes)],
                 [d.cuuint64_t(row), d.cuuint64_t(row * described.plane_rows)],
                 [d.cuuint32_t(n) for n in (described.columns, described.rows, 1)], [d.cuuint32_t(1)] * 3,
                 d.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE, d.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
                 d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                 d.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE))
             ctypes.memmove(m.place, int(encoded.getPtr()), 128)
-            m.height = height
+            m.made_for = length, height
 
     # Running ------------------------------------------------------------------------------------------------------
 

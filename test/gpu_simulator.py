@@ -88,7 +88,8 @@ class SimulatedGpu:
         maps = []
         for m in kernel.tensor_maps:
             row = m.width * NUMPY[m.dtype].itemsize
-            sizes, strides = (m.width, evaluate(m.height, symbols), m.planes), (row, row * m.plane_rows)
+            length = evaluate(m.length, symbols) if m.length else m.width
+            sizes, strides = (length, evaluate(m.height, symbols), m.planes), (row, row * m.plane_rows)
             maps.append(TensorMap(places[m.argument], m.dtype, sizes, strides, (m.columns, m.rows, 1), 128))
         return maps
 

@@ -9,6 +9,16 @@ from math import prod
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, FloorDiv, Linear, dim, linear
 from tilec.dialects.schedule import Axis, Schedule
+from tilec.pipelines.cost.fetches import is_run, lies_across, lies_along
+from tilec.pipelines.cost.multiply_adds import (
+    COLUMNS_OF_THREADS,
+    DEPTH,
+    ROWS_OF_THREADS,
+    STRAIGHT_TILE,
+    Tiling,
+    straight_cycles,
+    tilings,
+)
 from tilec.pipelines.cost.plan import Plan, Roles, contraction_operands, largest, roles_of
 from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous
 from tilec.pipelines.targets import GpuTarget
@@ -36,6 +46,7 @@ FIXED_CYCLES = 4000  # until a block has its first tile, and while it stores its
 EXCHANGE_CYCLES, EXCHANGED_BYTES = 2000, 16  # of blocks that meet, and that a block reads of others in a cycle
 ROW_LOADS = 16  # the same where a program makes a row first, which must pay for more of the matrix
 ELEMENTS_OF_A_TURN = 16  # of a long row that a thread takes between mending what it carries
+MOST_TILINGS = 6  # of a product by multiply-adds that are considered
 LONGEST_ROW = 640  # threads that may share a row of a matrix
 OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
 REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
@@ -181,6 +192,9 @@ class GpuPlan(Plan):
         warps = self._warps(roles, k)
         if warps is not None:
             return warps
+        staged = self._staged(roles, k)
+        if staged is not None:
+            return staged
         # Outer products: a 16 by 16 block of threads, each with a small square of the result.
         n = columns[-1] if columns else None
         m = rows[-1] if rows else None
@@ -352,6 +366,65 @@ class GpuPlan(Plan):
         twin = Axis(schedule.axes[last].name + "_twin", s.extents[last], self.tile[last], 8, 1, False,
                     lanes_of=schedule.axes[rows[0]].name)
         return replace(schedule, axes=(*schedule.axes, twin))
+
+    def _staged(self, roles: Roles, k: int) -> Schedule | None:
+        """Products of f32 by multiply-adds, operands by TMA through rings; None where TMA cannot fetch them or it is slower."""
+        s = self.structure
+        stage = s.stages[0]
+        row = max((a for a in roles.left if s.extents[a] != linear(1)), key=lambda a: largest(s, a), default=None)
+        columns = [a for a in roles.right if s.extents[a] != linear(1)]
+        if not (self.target.wgmma and len(s.stages) == 1 and not s.inner and not s.nested and row is not None and columns
+                and len(roles.reduced) == 1 and all(r.contraction for r in stage) and largest(s, row) > FEW_ROWS
+                and row not in s.mirrored and largest(s, k) >= DEPTH):
+            return None
+        lefts: list[Access] = []
+        rights: list[Access] = []
+        for reduction in stage:
+            product = defining_op(reduction.op.operand)
+            if product.bounds is not None or any(defining_op(v) is not None for v in product.operands) or \
+                    {str(primop.element_type(v)) for v in product.operands} != {"f32"}:
+                return None
+            left, right = contraction_operands(s, reduction)
+            lefts, rights = [*lefts, *left], [*rights, *right]
+        across = len(columns) == 1 and all(lies_across(a, columns[0], k, DEPTH, s) for a in rights)
+        if not lefts or not rights or not all(lies_along(a, row, k, DEPTH, s) for a in lefts) or \
+                not (across or all(lies_along(a, columns[-1], k, DEPTH, s) for a in rights)):
+            return None
+        steps, sms, shared = -(-largest(s, k) // DEPTH), self.target.multiprocessors, self.target.shared_bytes
+        timed: list[tuple[float, Tiling]] = []
+        for t in tilings(len(stage)):
+            tiles = self._tiles_of(columns, t.width)
+            if self._fits_columns(columns, t.width) and tiles[columns[-1]] >= COLUMNS_OF_THREADS * t.groups and \
+                    (across or is_run(rights, tiles)) and (t.split == 1 or (
+                        not across and s.extents[k].is_constant and s.extents[k].constant % (DEPTH * t.split) == 0
+                        and t.stages(shared) >= FEWEST_STAGES)):
+                timed.append((t.cycles(self._tensor_programs(row, columns, t.height, t.width), steps, sms), t))
+        straight = straight_cycles(self._tensor_programs(row, columns, STRAIGHT_TILE, STRAIGHT_TILE), steps, len(stage), sms)
+        if not timed or straight <= min(timed)[0]:
+            return None
+        options = [(time, str(t), t) for time, t in sorted(timed)[:MOST_TILINGS]]
+        chosen, last = self.pick(options), columns[-1]
+        tiles, threads = self._tiles_of(columns, chosen.width), COLUMNS_OF_THREADS * chosen.groups
+        self.set(row, chosen.rows, ROWS_OF_THREADS)
+        for a, size in tiles.items():
+            self.set(a, size)
+        vector = min(4, tiles[last] // threads, self._vector(last, [a for a in s.accesses if a not in (*lefts, *rights)]))
+        self.set(last, tiles[last] // (threads * vector), threads, vector)
+        self.set(k, DEPTH)
+        programs, workers = self._tensor_programs(row, columns, chosen.height, chosen.width), sms * chosen.resident
+        walked = chosen.split == 1 and programs > PERSISTENT_WAVES * workers
+        schedule = self.schedule([a for a in s.grid if a != row] + [row], dot=True, staged=True,
+                                 stages=min(MOST_STAGES, chosen.stages(shared)), resident=chosen.resident,
+                                 persistent=workers if walked else 0, split=chosen.split)
+        return schedule.with_axis(last, warps=4 * chosen.groups)
+
+    def _tiles_of(self, columns: list[int], width: int) -> dict[int, int]:
+        """A tile of `width` columns as tiles of the axes that it runs over."""
+        tiles: dict[int, int] = {}
+        for a in reversed(columns):
+            tiles[a] = min(largest(self.structure, a), width) if self.structure.extents[a].is_constant else width
+            width //= tiles[a]
+        return {a: tiles[a] for a in columns}
 
     def _in_rows(self, access: Access, row: int, k: int) -> bool:
         """Whether TMA can step through an access, at multiples of 16 bytes, and reads zero past the end of the reduced axis:

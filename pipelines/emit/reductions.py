@@ -31,7 +31,7 @@ class Reductions(Expressions):
         """The loops that cover an axis: (start, stop, step, guards), whole steps first and then what is left."""
         extent, size = self.structure.extents[axis], self.tiles[axis]
         step = size * copies
-        if self.schedule.tensor and axis not in self.structure.inner:
+        if self.schedule.rings and axis not in self.structure.inner:
             ragged = (extent - 1 - dim(axis),) if not extent.is_constant or extent.constant % size else ()
             return [(0, ceildiv(extent, size) * size, size, ragged)]  # one loop: what is fetched past the end is zero
         if extent.is_constant:
@@ -143,7 +143,7 @@ class Reductions(Expressions):
         if reduction.contraction and self.schedule.dot:
             product = defining_op(op.operand)
             sides = [self._operand(product, k, index) for k in (0, 1)]
-            fetched = [self.schedule.tensor and isinstance(defining_op(v), tile.Load) for v in sides]  # zero past the end
+            fetched = [self.schedule.rings and isinstance(defining_op(v), tile.Load) for v in sides]  # zero past the end
             zeroed = [v if f else self._select_guard(tail, v, 0.0) for v, f in zip(sides, fetched, strict=True)]
             return tile.Dot(lhs=zeroed[0], rhs=zeroed[1], acc=accumulator, result=accumulator.type).result
         value = self._operand(op, 0, reduction.point)
@@ -180,7 +180,7 @@ class Reductions(Expressions):
         if reduction.contraction and self.schedule.dot:
             shape = self._shape(axes - set(reduction.axes))
             for a in reduction.axes:  # one partial sum for every thread along the axis
-                shape[a] = 1 if self.schedule.tensor or self.schedule.twin >= 0 else self.schedule.axes[a].threads
+                shape[a] = 1 if self.schedule.rings or self.schedule.twin >= 0 else self.schedule.axes[a].threads
             return shape
         if any(self.tiles[a] > 1 for a in reduction.axes):
             axes |= set(reduction.axes)

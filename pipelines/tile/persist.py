@@ -34,7 +34,7 @@ class Persist(Pass):
     def run(self, op: ir.OpView) -> None:
         symbols = list(primop.symbol_ranges(op.operation))
         for function, schedule in tile_functions(op):
-            if schedule.tensor and schedule.persistent:
+            if schedule.rings and schedule.persistent:
                 _persist(function, schedule, symbols)
 
 

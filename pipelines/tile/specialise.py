@@ -29,7 +29,7 @@ class Specialise(Pass):
 
     def run(self, op: ir.OpView) -> None:
         for function, schedule in tile_functions(op):
-            if schedule.tensor and schedule.stages > 1:
+            if schedule.rings and schedule.stages > 1:
                 _specialise(body_of(function))
 
 

@@ -24,14 +24,14 @@ from tilec.pipelines.tile import tile_functions
 
 @dataclass(frozen=True)
 class Split(Pass):
-    """Share the depth of products on tensor cores among the blocks of a cluster."""
+    """Share the depth of products whose operands are staged among the blocks of a cluster."""
 
     name = "tile-split"
     anchor = "builtin.module"
 
     def run(self, op: ir.OpView) -> None:
         for function, schedule in tile_functions(op):
-            if schedule.tensor and schedule.split > 1:
+            if schedule.rings and schedule.split > 1:
                 block = body_of(function)
                 loops = [o for o in block.operations if isinstance(o, scf.ForOp) and _dots(o)]
                 depths = {_depth(dot) for loop in loops for dot in _dots(loop)}

@@ -1,16 +1,17 @@
-"""Operands of tensor cores come through shared memory: the loads of products become fetches into rings.
+"""Operands of products come through shared memory: the loads become fetches into rings.
 
     for k: a = load; b = load; acc = dot(a, b, acc)   ->   for k: fetch a; fetch b; acc = dot_shared(await a, await b, acc);
                                                                   release the slots of the turn before
 
-A product that only the next turn's product waits for runs on while that starts; its slots are released one turn later. An
+A product of tensor cores that only the next turn's product waits for runs on while that starts; its slots are released one
+turn later. Multiply-adds have read their operands when they have been made, so a turn's slots are released at its end. An
 operand that is the same in every turn has a slot of its own, filled before the loop; a left operand that was computed
 stays in registers. Loops that walk one axis, whole tiles and what a mask cuts, share rings: a turn is the number of steps
 along the axis, from where the first of them begins.
 
 An operand's mask is dropped. Along a kept axis it may be: an element that does not exist makes only results that do not
-exist. Along the reduced axis a fetch reads zero, beyond the end of a row by itself and beyond a number of rows by its
-`limit`. Part of the schedule: `tensor` and `stages`.
+exist. Along the reduced axis a fetch reads zero, beyond the end of a row by itself and beyond a number of rows or of columns
+by its `limit` or `column_limit`. Part of the schedule: `tensor` or `staged`, and `stages`.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from tilec.pipelines.tile import tile_functions
 
 @dataclass(frozen=True)
 class Stage(Pass):
-    """Bring the operands of a tensor core's products through rings in shared memory."""
+    """Bring the operands of products, by tensor cores or multiply-adds, through rings in shared memory."""
 
     name = "tile-stage"
     anchor = "builtin.module"
 
     def run(self, op: ir.OpView) -> None:
         for function, schedule in tile_functions(op):
-            if schedule.tensor:
+            if schedule.rings:
                 stager = _Stager(body_of(function), schedule)
                 for loop in list(_loops(body_of(function))):
                     stager.stage(loop.body, loop)
@@ -90,29 +91,36 @@ class _Stager:
         with dots[0].operation.location, ir.InsertionPoint.at_block_begin(block):
             turn = _index(0)
             if loop is not None:
-                first = _beginning(loop)
-                walked = loop.induction_variable if _is_zero(first) else arith.subi(loop.induction_variable, first)
+                start = _beginning(loop)
+                walked = loop.induction_variable if _is_zero(start) else arith.subi(loop.induction_variable, start)
                 turn = arith.divui(walked, loop.step)
-        running = loop is not None and all(_only_feeds_products(d, loop) for d in dots)
+        running = loop is not None and self.schedule.tensor and all(_only_feeds_products(d, loop) for d in dots)
         slots: dict[ir.Value, ir.Value] = {}
         rings: list[ir.Value] = []
         loads: list[tile.Load] = []
+        first: tile.DotShared | None = None
         for dot in dots:
             own = []
             for operand in (dot.lhs, dot.rhs):
                 if isinstance(defining_op(operand), tile.Load) and operand not in slots:
                     found = _operand(operand, dot, self.schedule)
                     loads.append(found.load)
-                    ring, slots[operand], in_turns = self._fetched(found, dot, loop, turn)
+                    ring, slots[operand], in_turns = self._fetched(found, first or dot, loop, turn)
                     own += [ring] if in_turns else []
             made = _replace(dot, slots, self.schedule)
+            if self.schedule.staged and first is None:
+                first = made  # multiply-adds of several products take turns: all wait for their operands before the first
             rings += own
-            if loop is not None and not running:
+            if loop is not None and self.schedule.tensor and not running:
                 with made.operation.location, ir.InsertionPoint(_after(made)):
                     for ring in own:
                         tile.Release(ring=ring, turn=turn, running=0)
         for load in loads:
             load.operation.erase()
+        if loop is not None and self.schedule.staged:
+            with loop.operation.location, ir.InsertionPoint(list(block.operations)[-1]):
+                for ring in rings:
+                    tile.Release(ring=ring, turn=turn, running=0)
         if running and loop is not None:
             with loop.operation.location, ir.InsertionPoint(list(block.operations)[-1]):
                 branch = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ugt, turn, _index(0)))
@@ -122,7 +130,7 @@ class _Stager:
                         tile.Release(ring=ring, turn=before, running=len(dots))
                     scf.YieldOp([])
 
-    def _fetched(self, operand: _Operand, dot: tile.Dot, loop: scf.ForOp | None,
+    def _fetched(self, operand: _Operand, dot: ir.OpView, loop: scf.ForOp | None,
                  turn: ir.Value) -> tuple[ir.Value, ir.Value, bool]:
         """A ring for an operand, its slot of this turn, and whether it is fetched in every turn."""
         load, space = operand.load, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 3)
@@ -142,7 +150,8 @@ class _Stager:
             with ir.InsertionPoint(dot if in_turns or loop is None else loop):
                 origin = [loop.lowerBound if loop is not None and not in_turns and v == variable else v for v in load.origin]
                 turn = turn if in_turns else _index(0)
-                more = {"limit": limit} if (limit := _limit(operand)) is not None else {}
+                name = "limit" if operand.transposed else "column_limit"
+                more = {name: limit} if (limit := _limit(operand)) is not None else {}
                 tile.Fetch(rows=operand.rows, column=operand.column, map=load.map, ring=ring, turn=turn, source=load.source,
                            origin=origin, **more)
                 slot = tile.Await(ring=ring, turn=turn,
@@ -198,13 +207,14 @@ def _operand(value: ir.Value, dot: tile.Dot, schedule: Schedule) -> _Operand:
 
 
 def _limit(operand: _Operand) -> ir.AffineMap | None:
-    """Where the rows of a transposed operand end: its mask along the reduced axis, as a number of rows."""
-    if not operand.transposed or operand.load.mask is None:
+    """Where an operand ends along the reduced axis: its mask there, as a number of rows or columns. Columns that are known
+    when compiling end with the rows of the memory."""
+    if operand.load.mask is None:
         return None
     for condition in map_results(operand.load.mask):
-        end = condition + 1
-        if end.coefficient(Dim(operand.reduced)) == -1:
-            return make_map(0, operand.load.mask.n_symbols, [end + dim(operand.reduced)])
+        end = condition + 1 + dim(operand.reduced)
+        if condition.coefficient(Dim(operand.reduced)) == -1:
+            return make_map(0, operand.load.mask.n_symbols, [end]) if operand.transposed or not end.is_constant else None
     return None
 
 

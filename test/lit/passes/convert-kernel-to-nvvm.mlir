@@ -79,6 +79,7 @@ func.func @resident(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes 
 // CHECK: llvm.getelementptr %[[PARTS]]
 // CHECK: llvm.store {{.*}} : f32, !llvm.ptr<3>
 // CHECK: nvvm.barrier
+// CHECK: nvvm.bar.warp.sync %{{.*}} : i32
 // CHECK: %[[SAME_PARTS:.*]] = llvm.mlir.addressof @block_parts
 // CHECK: llvm.getelementptr %[[SAME_PARTS]]
 // CHECK: llvm.load {{.*}} : !llvm.ptr<3> -> f32
@@ -88,6 +89,7 @@ func.func @block(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {ti
   %parts = "kernel.shared"() {symbol = "parts"} : () -> memref<128xf32, 3>
   "kernel.store_shared"(%one, %parts, %i) : (f32, memref<128xf32, 3>, index) -> ()
   "kernel.barrier"() : () -> ()
+  "kernel.warp_barrier"() : () -> ()
   %same_parts = "kernel.shared"() {symbol = "parts"} : () -> memref<128xf32, 3>
   %part = "kernel.load_shared"(%same_parts, %i) : (memref<128xf32, 3>, index) -> f32
   return

@@ -127,4 +127,30 @@ func.func private @few_rows(%x: tensor<8x4096xbf16> {primop.kind = "argument", p
   return %sum : tensor<8x4096xf32>
 }
 
+// One of f32 comes the same way and is made by multiply-adds: every thread takes eight rows 16 apart and two runs of four
+// columns, two lanes of each warp lie along the columns.
+// SM90A-LABEL: func.func @multiply_adds(
+// SM90A-SAME: layout = array<i64: 128, 16, 1, 1>, name = "m", walk = "grid"
+// SM90A-SAME: layout = array<i64: 128, 16, 4, 1>, name = "n", walk = "grid", warps = 8
+// SM90A-SAME: layout = array<i64: 32, 1, 1, 1>, name = "k", walk = "loop"
+// SM90A-SAME: dot = true, order = array<i64: 1, 0>, persistent = 132 : i64, resident = 1 : i64, staged, stages = 6 : i64
+func.func private @multiply_adds(%x: tensor<4096x1024xf32> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (4096, 1024)>}, %w: tensor<4096x1024xf32> {primop.kind = "weight", primop.shape = affine_map<()[n] -> (4096, 1024)>}) -> (tensor<4096x4096xf32> {primop.shape = affine_map<()[n] -> (4096, 4096)>}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = affine_map<()[n] -> (4096, 4096, 1024)>, maps = [#lhs, #rhs]} : (tensor<4096x1024xf32>, tensor<4096x1024xf32>) -> tensor<4096x4096x1024xf32>
+  %sum = "primop.sum"(%products) {space = affine_map<()[n] -> (4096, 4096, 1024)>, maps = [#all], dims = array<i64: 2>} : (tensor<4096x4096x1024xf32>) -> tensor<4096x4096xf32>
+  return %sum : tensor<4096x4096xf32>
+}
+
+// A short one is made in smaller tiles, whose depth blocks of a cluster split, so that more multiprocessors have one: two
+// blocks to each, of half as many threads.
+// SM90A-LABEL: func.func @short_multiply_adds(
+// SM90A-SAME: layout = array<i64: 64, 16, 1, 1>, name = "m", walk = "grid"
+// SM90A-SAME: layout = array<i64: 32, 8, 4, 1>, name = "n", walk = "grid", warps = 4
+// SM90A-SAME: layout = array<i64: 32, 1, 1, 1>, name = "k", walk = "loop"
+// SM90A-SAME: resident = 2 : i64, split = 4 : i64, staged, stages = 6 : i64
+func.func private @short_multiply_adds(%x: tensor<?x1024xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<1024x1024xf32> {primop.kind = "weight", primop.shape = #square}) -> (tensor<?x1024xf32> {primop.shape = #y}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<?x1024xf32>, tensor<1024x1024xf32>) -> tensor<?x1024x1024xf32>
+  %sum = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<?x1024x1024xf32>) -> tensor<?x1024xf32>
+  return %sum : tensor<?x1024xf32>
+}
+
 }

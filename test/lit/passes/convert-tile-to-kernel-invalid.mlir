@@ -208,3 +208,45 @@ func.func @layout(%a: memref<64x64xbf16>, %b: memref<8x64xbf16>) attributes {til
 }
 }
 }
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (32)>, layout = array<i64: 32, 16, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (32)>, layout = array<i64: 32, 8, 4, 1>, walk = "grid", warps = 4 : i64}
+#k = {name = "k", extent = affine_map<() -> (32)>, layout = array<i64: 32, 1, 1, 1>, walk = "loop"}
+
+// Columns that end are counted from the start of a row.
+module {
+module @kernels {
+func.func @middle(%x: memref<64x64xf32>) attributes {tile.kernel, tile.arguments = ["read"], tile.schedule = {axes = [#m, #n, #k], order = array<i64>, unroll = 1 : i64, dot = true, staged, stages = 1 : i64}} {
+  %ring = "tile.ring"() : () -> memref<1x32x32xf32, 3>
+  %c0 = arith.constant 0 : index
+  // expected-error@+1 {{columns that end at a limit must begin with a row}}
+  "tile.fetch"(%ring, %c0, %x, %c0, %c0, %c0) {rows = array<i64: 0>, column = 2 : i64, column_limit = affine_map<() -> (50)>, map = affine_map<(m, n, k) -> (m, k + 4)>} : (memref<1x32x32xf32, 3>, index, memref<64x64xf32>, index, index, index) -> ()
+  return
+}
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (32)>, layout = array<i64: 32, 16, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (32)>, layout = array<i64: 32, 8, 4, 1>, walk = "grid", warps = 4 : i64}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 1, 1, 1>, walk = "loop"}
+
+// Threads multiply f32; 16-bit operands are for tensor cores.
+module {
+module @kernels {
+func.func @narrow(%x: memref<64x64xf32>) attributes {tile.kernel, tile.arguments = ["read"], tile.schedule = {axes = [#m, #n, #k], order = array<i64>, unroll = 1 : i64, dot = true, staged, stages = 1 : i64}} {
+  %xs = "tile.ring"() : () -> memref<1x32x64xbf16, 3>
+  %ws = "tile.ring"() : () -> memref<1x32x64xbf16, 3>
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<32x32x1xf32>
+  %a = "tile.await"(%xs, %c0) : (memref<1x32x64xbf16, 3>, index) -> memref<32x64xbf16, 3>
+  %b = "tile.await"(%ws, %c0) : (memref<1x32x64xbf16, 3>, index) -> memref<32x64xbf16, 3>
+  // expected-error@+1 {{only f32 operands that have come to shared memory are multiplied by multiply-adds}}
+  %sum = "tile.dot_shared"(%a, %b, %zeros) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<32x64xbf16, 3>, memref<32x64xbf16, 3>, vector<32x32x1xf32>) -> vector<32x32x1xf32>
+  return
+}
+}
+}

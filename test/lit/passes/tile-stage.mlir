@@ -166,7 +166,61 @@ func.func @begins_late(%q: memref<128x64xbf16>, %k: memref<512x64xbf16>, %y: mem
   return
 }
 
-// A kernel whose schedule does not ask for tensor cores is left alone.
+// Multiply-adds read shared memory themselves: what they have read is free at the end of the turn. Two products that share an
+// operand wait for all that they read, and then take turns.
+// CHECK-LABEL: func.func @staged(
+// CHECK-SAME: %[[X:[^:]*]]: memref<128x72xf32>
+// CHECK-DAG: "tile.ring"() : () -> memref<3x64x32xf32, 3>
+// CHECK: scf.for %[[K:.*]] = %c0 to %c96 step %c32
+// CHECK-NEXT: %[[TURN:.*]] = arith.divui %[[K]], %c32
+// CHECK: %[[A:.*]] = "tile.await"(%[[XS:.*]], %[[TURN]]) {{.*}} -> memref<64x32xf32, 3>
+// CHECK: "tile.await"(%[[US:.*]], %[[TURN]])
+// CHECK: "tile.await"(%[[VS:.*]], %[[TURN]])
+// CHECK-NEXT: %[[P:.*]] = "tile.dot_shared"(%[[A]], %{{.*}}, %{{.*}})
+// CHECK-NEXT: %[[Q:.*]] = "tile.dot_shared"(%[[A]], %{{.*}}, %{{.*}})
+// CHECK-NEXT: "tile.release"(%[[XS]], %[[TURN]]) {running = 0 : i64}
+// CHECK-NEXT: "tile.release"(%[[US]], %[[TURN]]) {running = 0 : i64}
+// CHECK-NEXT: "tile.release"(%[[VS]], %[[TURN]]) {running = 0 : i64}
+// CHECK-NEXT: scf.yield %[[P]], %[[Q]]
+func.func @staged(%x: memref<128x72xf32>, %u: memref<64x72xf32>, %v: memref<64x72xf32>, %y: memref<128x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "weight", "write"], tile.schedule = {axes = [#m, #n, #k], order = array<i64: 1, 0>, unroll = 1 : i64, dot = true, staged, stages = 3 : i64}} {
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c96 = arith.constant 96 : index
+  %zeros = arith.constant dense<0.0> : vector<64x32x1xf32>
+  %both:2 = scf.for %k = %c0 to %c96 step %c32 iter_args(%p = %zeros, %q = %zeros) -> (vector<64x32x1xf32>, vector<64x32x1xf32>) {
+    %a = "tile.load"(%x, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (m, k)>} : (memref<128x72xf32>, index, index, index) -> vector<64x1x32xf32>
+    %b = "tile.load"(%u, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>} : (memref<64x72xf32>, index, index, index) -> vector<1x32x32xf32>
+    %c = "tile.load"(%v, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>} : (memref<64x72xf32>, index, index, index) -> vector<1x32x32xf32>
+    %more_p = "tile.dot"(%a, %b, %p) : (vector<64x1x32xf32>, vector<1x32x32xf32>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
+    %more_q = "tile.dot"(%a, %c, %q) : (vector<64x1x32xf32>, vector<1x32x32xf32>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
+    scf.yield %more_p, %more_q : vector<64x32x1xf32>, vector<64x32x1xf32>
+  }
+  %sum = arith.mulf %both#0, %both#1 : vector<64x32x1xf32>
+  "tile.store"(%sum, %y, %c0, %c0, %c0) {map = affine_map<(m, n, k) -> (m, n)>} : (vector<64x32x1xf32>, memref<128x64xf32>, index, index, index) -> ()
+  return
+}
+
+// A mask along the reduced axis is where a fetch ends: rows of what lies as (k, n), columns of what lies along it.
+// CHECK-LABEL: func.func @lengths(
+// CHECK: "tile.fetch"({{.*}}) {column = 2 : i64, column_limit = affine_map<()[s0] -> (s0)>, {{.*}}rows = array<i64: 0>}
+// CHECK: "tile.fetch"({{.*}}) {column = 1 : i64, limit = affine_map<()[s0] -> (s0)>, {{.*}}rows = array<i64: 2>}
+// CHECK: "tile.dot_shared"({{.*}}) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>, transposed = true}
+func.func @lengths(%p: memref<128x128xf32>, %v: memref<128x64xf32>, %y: memref<128x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#m, #n, #k], order = array<i64: 1, 0>, unroll = 1 : i64, dot = true, staged, stages = 3 : i64}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %zeros = arith.constant dense<0.0> : vector<64x32x1xf32>
+  %sum = scf.for %k = %c0 to %n step %c32 iter_args(%so_far = %zeros) -> vector<64x32x1xf32> {
+    %a = "tile.load"(%p, %c0, %c0, %k, %n) {map = affine_map<(m, n, k)[s] -> (m, k)>, mask = affine_map<(m, n, k)[s] -> (s - k - 1)>} : (memref<128x128xf32>, index, index, index, index) -> vector<64x1x32xf32>
+    %b = "tile.load"(%v, %c0, %c0, %k, %n) {map = affine_map<(m, n, k)[s] -> (k, n)>, mask = affine_map<(m, n, k)[s] -> (s - k - 1)>} : (memref<128x64xf32>, index, index, index, index) -> vector<1x32x32xf32>
+    %more = "tile.dot"(%a, %b, %so_far) : (vector<64x1x32xf32>, vector<1x32x32xf32>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
+    scf.yield %more : vector<64x32x1xf32>
+  }
+  "tile.store"(%sum, %y, %c0, %c0, %c0) {map = affine_map<(m, n, k) -> (m, n)>} : (vector<64x32x1xf32>, memref<128x64xf32>, index, index, index) -> ()
+  return
+}
+
+// A kernel whose schedule does not ask for rings is left alone.
 // CHECK-LABEL: func.func @multiply_adds(
 // CHECK-NOT: tile.ring
 // CHECK: scf.for

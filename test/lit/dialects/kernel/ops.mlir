@@ -35,12 +35,14 @@ func.func @global(%buffer: memref<256xf32, 1>, %i: index) {
 // CHECK: %[[PARTS:.*]] = "kernel.shared"() {symbol = "parts"} : () -> memref<256xf32, 3>
 // CHECK: "kernel.store_shared"(%[[SUM]], %[[PARTS]], %[[I]])
 // CHECK: "kernel.barrier"() : () -> ()
+// CHECK: "kernel.warp_barrier"() : () -> ()
 // CHECK: "kernel.load_shared"(%[[PARTS]], %[[I]]) : (memref<256xf32, 3>, index) -> vector<2xf32>
 func.func @block(%value: f32, %i: index) {
   %sum = "kernel.warp_reduce"(%value) {kind = "add", lanes = array<i64: 1, 2, 16>} : (f32) -> f32
   %parts = "kernel.shared"() {symbol = "parts"} : () -> memref<256xf32, 3>
   "kernel.store_shared"(%sum, %parts, %i) : (f32, memref<256xf32, 3>, index) -> ()
   "kernel.barrier"() : () -> ()
+  "kernel.warp_barrier"() : () -> ()
   %two = "kernel.load_shared"(%parts, %i) : (memref<256xf32, 3>, index) -> vector<2xf32>
   return
 }

@@ -77,11 +77,12 @@ func.func @reverse(%x: vector<4x32xbf16>) {
 }
 
 // Tiles on their way to tensor cores: a slot of a ring is filled in its turn, awaited, used by a product and released. Rows
-// may end at a limit. Some threads only fetch, and blocks that walk over programs have numbers.
+// may end at a limit, and columns too. Some threads only fetch, and blocks that walk over programs have numbers.
 // CHECK-LABEL: func.func @rings
 // CHECK: %[[RING:.*]] = "tile.ring"() : () -> memref<3x64x64xbf16, 3>
 // CHECK: "tile.fetch"(%[[RING]], %[[TURN:.*]], %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {column = 1 : i64, map = affine_map<(d0, d1)[s0] -> (d0, d1)>, rows = array<i64: 0>}
 // CHECK: "tile.fetch"({{.*}}) {column = 1 : i64, limit = affine_map<()[s0] -> (s0)>, map = {{.*}}, rows = array<i64: 0>}
+// CHECK: "tile.fetch"({{.*}}) {column = 1 : i64, column_limit = affine_map<()[s0] -> (s0)>, map = {{.*}}, rows = array<i64: 0>}
 // CHECK: %[[SLOT:.*]] = "tile.await"(%[[RING]], %[[TURN]]) : (memref<3x64x64xbf16, 3>, index) -> memref<64x64xbf16, 3>
 // CHECK: "tile.release"(%[[RING]], %[[TURN]]) {running = 1 : i64} : (memref<3x64x64xbf16, 3>, index) -> ()
 // CHECK: "tile.producer"() : () -> i1
@@ -90,6 +91,7 @@ func.func @rings(%source: memref<128x256xbf16>, %turn: index, %i: index, %j: ind
   %ring = "tile.ring"() : () -> memref<3x64x64xbf16, 3>
   "tile.fetch"(%ring, %turn, %source, %i, %j, %n) {rows = array<i64: 0>, column = 1 : i64, map = affine_map<(i, j)[n] -> (i, j)>} : (memref<3x64x64xbf16, 3>, index, memref<128x256xbf16>, index, index, index) -> ()
   "tile.fetch"(%ring, %turn, %source, %i, %j, %n) {rows = array<i64: 0>, column = 1 : i64, limit = affine_map<()[n] -> (n)>, map = affine_map<(i, j)[n] -> (i, j)>} : (memref<3x64x64xbf16, 3>, index, memref<128x256xbf16>, index, index, index) -> ()
+  "tile.fetch"(%ring, %turn, %source, %i, %j, %n) {rows = array<i64: 0>, column = 1 : i64, column_limit = affine_map<()[n] -> (n)>, map = affine_map<(i, j)[n] -> (i, j)>} : (memref<3x64x64xbf16, 3>, index, memref<128x256xbf16>, index, index, index) -> ()
   %slot = "tile.await"(%ring, %turn) : (memref<3x64x64xbf16, 3>, index) -> memref<64x64xbf16, 3>
   "tile.release"(%ring, %turn) {running = 1 : i64} : (memref<3x64x64xbf16, 3>, index) -> ()
   %fetches = "tile.producer"() : () -> i1
