@@ -188,9 +188,9 @@ func.func @staged(%x: memref<128x72xf32>, %u: memref<64x72xf32>, %v: memref<64x7
   %c96 = arith.constant 96 : index
   %zeros = arith.constant dense<0.0> : vector<64x32x1xf32>
   %both:2 = scf.for %k = %c0 to %c96 step %c32 iter_args(%p = %zeros, %q = %zeros) -> (vector<64x32x1xf32>, vector<64x32x1xf32>) {
-    %a = "tile.load"(%x, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (m, k)>} : (memref<128x72xf32>, index, index, index) -> vector<64x1x32xf32>
-    %b = "tile.load"(%u, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>} : (memref<64x72xf32>, index, index, index) -> vector<1x32x32xf32>
-    %c = "tile.load"(%v, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>} : (memref<64x72xf32>, index, index, index) -> vector<1x32x32xf32>
+    %a = "tile.load"(%x, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (m, k)>, mask = affine_map<(m, n, k) -> (71 - k)>} : (memref<128x72xf32>, index, index, index) -> vector<64x1x32xf32>
+    %b = "tile.load"(%u, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>, mask = affine_map<(m, n, k) -> (71 - k)>} : (memref<64x72xf32>, index, index, index) -> vector<1x32x32xf32>
+    %c = "tile.load"(%v, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>, mask = affine_map<(m, n, k) -> (71 - k)>} : (memref<64x72xf32>, index, index, index) -> vector<1x32x32xf32>
     %more_p = "tile.dot"(%a, %b, %p) : (vector<64x1x32xf32>, vector<1x32x32xf32>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
     %more_q = "tile.dot"(%a, %c, %q) : (vector<64x1x32xf32>, vector<1x32x32xf32>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
     scf.yield %more_p, %more_q : vector<64x32x1xf32>, vector<64x32x1xf32>
