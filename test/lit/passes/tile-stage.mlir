@@ -4,6 +4,7 @@
 #n = {name = "n", extent = affine_map<()[n] -> (64)>, layout = array<i64: 32, 4, 2, 1>, walk = "grid"}
 #k = {name = "k", extent = affine_map<()[n] -> (136)>, layout = array<i64: 64, 1, 1, 1>, walk = "loop"}
 #lanes = {name = "d", extent = affine_map<()[n] -> (64)>, layout = array<i64: 64, 4, 2, 1>, walk = "loop", lanes_of = "t"}
+#depth = {name = "k", extent = affine_map<()[n] -> (72)>, layout = array<i64: 32, 1, 1, 1>, walk = "loop"}
 #keys = {name = "t", extent = affine_map<()[n] -> (n)>, layout = array<i64: 64, 4, 2, 1>, walk = "loop"}
 
 module attributes {primop.symbols = {n = array<i64: 1, 128>}} {
@@ -182,21 +183,26 @@ func.func @begins_late(%q: memref<128x64xbf16>, %k: memref<512x64xbf16>, %y: mem
 // CHECK-NEXT: "tile.release"(%[[US]], %[[TURN]]) {running = 0 : i64}
 // CHECK-NEXT: "tile.release"(%[[VS]], %[[TURN]]) {running = 0 : i64}
 // CHECK-NEXT: scf.yield %[[P]], %[[Q]]
-func.func @staged(%x: memref<128x72xf32>, %u: memref<64x72xf32>, %v: memref<64x72xf32>, %y: memref<128x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "weight", "write"], tile.schedule = {axes = [#m, #n, #k], order = array<i64: 1, 0>, unroll = 1 : i64, dot = true, staged, stages = 3 : i64}} {
+func.func @staged(%x: memref<128x72xf32>, %u: memref<64x72xf32>, %v: memref<64x72xf32>, %y: memref<128x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "weight", "write"], tile.schedule = {axes = [#m, #n, #depth], order = array<i64: 1, 0>, unroll = 1 : i64, dot = true, staged, stages = 3 : i64}} {
+  %row = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %column = "tile.program_id"() {axis = 1 : i64} : () -> index
   %c0 = arith.constant 0 : index
   %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %i = arith.muli %row, %c64 : index
+  %j = arith.muli %column, %c32 : index
   %c96 = arith.constant 96 : index
   %zeros = arith.constant dense<0.0> : vector<64x32x1xf32>
   %both:2 = scf.for %k = %c0 to %c96 step %c32 iter_args(%p = %zeros, %q = %zeros) -> (vector<64x32x1xf32>, vector<64x32x1xf32>) {
-    %a = "tile.load"(%x, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (m, k)>, mask = affine_map<(m, n, k) -> (71 - k)>} : (memref<128x72xf32>, index, index, index) -> vector<64x1x32xf32>
-    %b = "tile.load"(%u, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>, mask = affine_map<(m, n, k) -> (71 - k)>} : (memref<64x72xf32>, index, index, index) -> vector<1x32x32xf32>
-    %c = "tile.load"(%v, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>, mask = affine_map<(m, n, k) -> (71 - k)>} : (memref<64x72xf32>, index, index, index) -> vector<1x32x32xf32>
+    %a = "tile.load"(%x, %i, %j, %k) {map = affine_map<(m, n, k) -> (m, k)>, mask = affine_map<(m, n, k) -> (71 - k)>} : (memref<128x72xf32>, index, index, index) -> vector<64x1x32xf32>
+    %b = "tile.load"(%u, %i, %j, %k) {map = affine_map<(m, n, k) -> (n, k)>, mask = affine_map<(m, n, k) -> (71 - k)>} : (memref<64x72xf32>, index, index, index) -> vector<1x32x32xf32>
+    %c = "tile.load"(%v, %i, %j, %k) {map = affine_map<(m, n, k) -> (n, k)>, mask = affine_map<(m, n, k) -> (71 - k)>} : (memref<64x72xf32>, index, index, index) -> vector<1x32x32xf32>
     %more_p = "tile.dot"(%a, %b, %p) : (vector<64x1x32xf32>, vector<1x32x32xf32>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
     %more_q = "tile.dot"(%a, %c, %q) : (vector<64x1x32xf32>, vector<1x32x32xf32>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
     scf.yield %more_p, %more_q : vector<64x32x1xf32>, vector<64x32x1xf32>
   }
   %sum = arith.mulf %both#0, %both#1 : vector<64x32x1xf32>
-  "tile.store"(%sum, %y, %c0, %c0, %c0) {map = affine_map<(m, n, k) -> (m, n)>} : (vector<64x32x1xf32>, memref<128x64xf32>, index, index, index) -> ()
+  "tile.store"(%sum, %y, %i, %j, %c0) {map = affine_map<(m, n, k) -> (m, n)>} : (vector<64x32x1xf32>, memref<128x64xf32>, index, index, index) -> ()
   return
 }
 
@@ -205,18 +211,23 @@ func.func @staged(%x: memref<128x72xf32>, %u: memref<64x72xf32>, %v: memref<64x7
 // CHECK: "tile.fetch"({{.*}}) {column = 2 : i64, column_limit = affine_map<()[s0] -> (s0)>, {{.*}}rows = array<i64: 0>}
 // CHECK: "tile.fetch"({{.*}}) {column = 1 : i64, limit = affine_map<()[s0] -> (s0)>, {{.*}}rows = array<i64: 2>}
 // CHECK: "tile.dot_shared"({{.*}}) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>, transposed = true}
-func.func @lengths(%p: memref<128x128xf32>, %v: memref<128x64xf32>, %y: memref<128x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#m, #n, #k], order = array<i64: 1, 0>, unroll = 1 : i64, dot = true, staged, stages = 3 : i64}} {
+func.func @lengths(%p: memref<128x128xf32>, %v: memref<128x64xf32>, %y: memref<128x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#m, #n, #depth], order = array<i64: 1, 0>, unroll = 1 : i64, dot = true, staged, stages = 3 : i64}} {
   %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %row = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %column = "tile.program_id"() {axis = 1 : i64} : () -> index
   %c0 = arith.constant 0 : index
   %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %i = arith.muli %row, %c64 : index
+  %j = arith.muli %column, %c32 : index
   %zeros = arith.constant dense<0.0> : vector<64x32x1xf32>
   %sum = scf.for %k = %c0 to %n step %c32 iter_args(%so_far = %zeros) -> vector<64x32x1xf32> {
-    %a = "tile.load"(%p, %c0, %c0, %k, %n) {map = affine_map<(m, n, k)[s] -> (m, k)>, mask = affine_map<(m, n, k)[s] -> (s - k - 1)>} : (memref<128x128xf32>, index, index, index, index) -> vector<64x1x32xf32>
-    %b = "tile.load"(%v, %c0, %c0, %k, %n) {map = affine_map<(m, n, k)[s] -> (k, n)>, mask = affine_map<(m, n, k)[s] -> (s - k - 1)>} : (memref<128x64xf32>, index, index, index, index) -> vector<1x32x32xf32>
+    %a = "tile.load"(%p, %i, %j, %k, %n) {map = affine_map<(m, n, k)[s] -> (m, k)>, mask = affine_map<(m, n, k)[s] -> (s - k - 1)>} : (memref<128x128xf32>, index, index, index, index) -> vector<64x1x32xf32>
+    %b = "tile.load"(%v, %i, %j, %k, %n) {map = affine_map<(m, n, k)[s] -> (k, n)>, mask = affine_map<(m, n, k)[s] -> (s - k - 1)>} : (memref<128x64xf32>, index, index, index, index) -> vector<1x32x32xf32>
     %more = "tile.dot"(%a, %b, %so_far) : (vector<64x1x32xf32>, vector<1x32x32xf32>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
     scf.yield %more : vector<64x32x1xf32>
   }
-  "tile.store"(%sum, %y, %c0, %c0, %c0) {map = affine_map<(m, n, k) -> (m, n)>} : (vector<64x32x1xf32>, memref<128x64xf32>, index, index, index) -> ()
+  "tile.store"(%sum, %y, %i, %j, %c0) {map = affine_map<(m, n, k) -> (m, n)>} : (vector<64x32x1xf32>, memref<128x64xf32>, index, index, index) -> ()
   return
 }
 
