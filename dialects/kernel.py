@@ -228,6 +228,50 @@ class Mma(Kernel.Operation, name="mma", traits=[Pure]):
             raise VerifyError(f"lhs, rhs, acc and results must be 4, 2, 4 and 4 registers, but are {sizes}")
 
 
+class LoadMatrix(_Access, name="load_matrix"):
+    """Four matrices of 8 x 8 16-bit elements from shared memory, by a warp: lane 8 i + r gives the offset of row r of matrix
+    i, 16 bytes; each lane gets of every matrix two neighbours of row lane floordiv 4 or, `transposed`, of that column."""
+
+    SPACE = SHARED
+    transposed: Attr[bool] = None
+    buffer: Operand[ir.MemRefType]
+    offset: Operand[ir.IndexType]
+    result_: Sequence[Result[ir.IntegerType]]
+
+    def verify(self) -> None:
+        _check_memory("buffer", self.buffer, SHARED)
+        if len(self.operation.results) != 4:
+            raise VerifyError(f"needs 4 results, one of each matrix, but has {len(self.operation.results)}")
+
+
+class CopyAsync(Kernel.Operation, name="copy_async"):
+    """Starts to copy 16 bytes from global to shared memory: `bytes` of them, and zeros for the rest."""
+
+    element: Attr[ir.Type]
+    buffer: Operand[ir.MemRefType]
+    offset: Operand[ir.IndexType]
+    source: Operand[ir.MemRefType]
+    place: Operand[ir.IndexType]
+    bytes: Operand[ir.IndexType]
+
+    def verify(self) -> None:
+        _check_memory("buffer", self.buffer, SHARED)
+        _check_memory("source", self.source, GLOBAL)
+        for buffer in (self.buffer, self.source):
+            if ir.MemRefType(buffer.type).element_type != self.element:
+                raise VerifyError(f"both buffers must have elements {self.element}, but one is {buffer.type}")
+
+
+class CommitCopies(Kernel.Operation, name="commit_copies"):
+    """The copies that this thread has started since the last commit are a group."""
+
+
+class WaitCopies(Kernel.Operation, name="wait_copies"):
+    """Returns when all groups of this thread's copies but the last `later` have come. Others see them after a barrier."""
+
+    later: Attr[int]
+
+
 # --- Asynchronous copies and tensor cores -----------------------------------------------------------------------------
 
 

@@ -84,6 +84,7 @@ class Schedule:
     twin: int = -1  # the last axis, if it is a second layout of this one: contractions by a warp's tensor core
     tensor: bool = False  # contractions by tensor cores, their operands through shared memory
     staged: bool = False  # contractions by multiply-adds of all threads, their operands through shared memory
+    copied: bool = False  # what comes through shared memory is copied by all threads, instead of by TMA
     stages: int = 1  # tiles of an operand in shared memory
     persistent: int = 0  # blocks that walk over the programs; 0: one for each
     reversed: tuple[int, ...] = ()  # grid axes whose last programs come first, because they have the most to do
@@ -95,6 +96,11 @@ class Schedule:
     def rings(self) -> bool:
         """Whether the operands of contractions come through rings in shared memory."""
         return self.tensor or self.staged
+
+    @property
+    def roles(self) -> bool:
+        """Whether some threads only fetch."""
+        return self.rings and self.stages > 1 and not self.copied
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -122,9 +128,11 @@ class Schedule:
         axes = [f"{a.name} {a.tile}" + (f" by {a.threads} threads" if a.threads > 1 else "") +
                 (f" of {a.vector}" if a.vector > 1 else "") + (f" over {a.cluster} blocks" if a.cluster > 1 else "")
                 for a in self.axes if a.extent != linear(1)]
-        rest = [f"{self.stages} stages on tensor cores"] if self.tensor else ["a tensor core a warp"] if self.twin >= 0 else []
+        copied = ", copied by all threads" if self.copied else ""
+        rest = [f"{self.stages} stages on tensor cores{copied}"] if self.tensor else \
+            ["a tensor core a warp"] if self.twin >= 0 else []
         rest += [f"the depth over {self.split} blocks"] if self.split > 1 else []
-        rest += [f"{self.stages} stages, multiply-adds from shared memory"] if self.staged else []
+        rest += [f"{self.stages} stages, multiply-adds from shared memory{copied}"] if self.staged else []
         rest += [f"{self.persistent} blocks walk over the programs"] if self.persistent else []
         return ", ".join([*axes, *rest])
 
@@ -149,6 +157,7 @@ class Schedule:
             **({"twin": _number(self.twin)} if self.twin >= 0 else {}),
             **({"tensor": ir.UnitAttr.get()} if self.tensor else {}),
             **({"staged": ir.UnitAttr.get()} if self.staged else {}),
+            **({"copied": ir.UnitAttr.get()} if self.copied else {}),
             **({"stages": _number(self.stages)} if self.rings else {}),
             **({"persistent": _number(self.persistent)} if self.persistent else {}),
             **({"reversed": ir.DenseI64ArrayAttr.get(list(self.reversed))} if self.reversed else {}),
@@ -181,6 +190,7 @@ class Schedule:
             ir.IntegerAttr(entries["twin"]).value if "twin" in entries else -1,
             "tensor" in entries,
             "staged" in entries,
+            "copied" in entries,
             ir.IntegerAttr(entries["stages"]).value if "stages" in entries else 1,
             ir.IntegerAttr(entries["persistent"]).value if "persistent" in entries else 0,
             tuple(ir.DenseI64ArrayAttr(entries["reversed"])) if "reversed" in entries else (),

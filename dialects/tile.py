@@ -341,9 +341,15 @@ class Fetch(_Access, name="fetch"):
             raise VerifyError(f"ring must have the elements of source, {self.source.type}, but is {self.ring.type}")
 
 
-class Await(Tile.Operation, name="await"):
-    """The slot of a turn, memref<rows x columns>, when its tile has come."""
+class Commit(Tile.Operation, name="commit"):
+    """The fetches since the last commit are a group, where all threads fetch: groups come in order."""
 
+
+class Await(Tile.Operation, name="await"):
+    """The slot of a turn, memref<rows x columns>, when its tile has come: of fetches in groups, when all but the last `later`
+    groups have."""
+
+    later: Attr[int] = None
     ring: Operand[ir.MemRefType]
     turn: Operand[ir.IndexType]
     result: Result[ir.MemRefType]

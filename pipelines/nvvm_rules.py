@@ -220,6 +220,32 @@ def _mma(op: ir.OpView) -> list[ir.Value]:
     return _members(made, 4)
 
 
+@rule(kernel.LoadMatrix)
+def _load_matrix(op: ir.OpView) -> list[ir.Value]:
+    word = ir.IntegerType.get_signless(32)
+    address = address_of(op.buffer, op.offset, ir.F16Type.get())
+    layout = nvvm.MMALayout.col if op.transposed else nvvm.MMALayout.row
+    read = nvvm.ldmatrix(ir.Type.parse("!llvm.struct<(i32, i32, i32, i32)>"), address, 4, layout,
+                         ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"), nvvm.LdStMatrixEltType.B16)
+    return [llvm.extractvalue(word, read, ir.DenseI64ArrayAttr.get([i])) for i in range(4)]
+
+
+@rule(kernel.CopyAsync)
+def _copy_async(op: ir.OpView) -> None:
+    into, source = address_of(op.buffer, op.offset, op.element), address_of(op.source, op.place, op.element)
+    nvvm.cp_async_shared_global(into, source, 16, nvvm.LoadCacheModifierKind.CG, cp_size=_word(op.bytes))
+
+
+@rule(kernel.CommitCopies)
+def _commit_copies(op: ir.OpView) -> None:
+    nvvm.cp_async_commit_group()
+
+
+@rule(kernel.WaitCopies)
+def _wait_copies(op: ir.OpView) -> None:
+    nvvm.cp_async_wait_group(op.later)
+
+
 # --- Asynchronous copies and tensor cores -----------------------------------------------------------------------------
 
 FOREVER = 10_000_000  # nanoseconds that one try of a wait may take

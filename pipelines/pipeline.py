@@ -31,6 +31,7 @@ from tilec.pipelines.primop_to_tile import PrimopToTile
 from tilec.pipelines.targets import CpuTarget, GpuTarget, find_target
 from tilec.pipelines.tile.persist import Persist
 from tilec.pipelines.tile.prefetch import Prefetch
+from tilec.pipelines.tile.software_pipeline import SoftwarePipeline
 from tilec.pipelines.tile.specialise import Specialise
 from tilec.pipelines.tile.split import Split
 from tilec.pipelines.tile.stage import Stage
@@ -57,7 +58,8 @@ PRIMOP: tuple[Entry, ...] = (
 # What makes programs faster and not possible: each may be left out, to see what it buys.
 OPTIONAL = (
     Cse.name, Dce.name, Group.name, FoldScales.name, OnlineReductions.name, StageRows.name, OnlineRows.name,
-    PackWeights.name, Prefetch.name, Split.name, Persist.name, Specialise.name, MergeLaunches.name, DependentLaunch.name,
+    PackWeights.name, Prefetch.name, Split.name, Persist.name, SoftwarePipeline.name, Specialise.name, MergeLaunches.name,
+    DependentLaunch.name,
 )
 
 
@@ -111,6 +113,7 @@ KERNEL: tuple[Entry, ...] = (
     Split(),  # while operands are loads, whose tiles it widens
     Stage(),
     Persist(),  # of what is staged, whose turns it counts on; before roles, so that both walk over the programs
+    SoftwarePipeline(),  # of what all threads fetch, when it is known in which turn
     Specialise(),  # of what is staged: the threads that fetch need no registers for products
     TileToKernel(),
     MergeLaunches(),  # before waits are placed: each part of a merged kernel waits at its own first access

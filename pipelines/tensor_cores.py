@@ -16,10 +16,10 @@ from mlir.dialects import arith, scf, vector
 from tilec.dialects import kernel, tile
 from tilec.dialects.index_expr import Dim, Linear, dim, linear, make_map, map_results
 from tilec.dialects.schedule import Schedule
+from tilec.pipelines.copied_tiles import CopiedTiles, before
 from tilec.pipelines.layouts import Coordinates, Fragments
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.structure import defining_op, offset_of
-from tilec.pipelines.shared_products import SharedProducts
 from tilec.pipelines.thread_reductions import WARP, in_space
 from tilec.runtime.artifact import ITEM_BYTES
 
@@ -68,24 +68,20 @@ class _Ring:
     empty: ir.Value
 
 
-def roles(schedule: Schedule) -> bool:
-    """Whether a schedule has threads that only fetch."""
-    return schedule.rings and schedule.stages > 1
-
-
-class TensorCores(SharedProducts):
+class TensorCores(CopiedTiles):
     """Lowers rings, fetches, roles and products by tensor cores."""
 
     def __init__(self, schedule: Schedule, padded: bool) -> None:
         super().__init__(schedule, padded)
         self.rings: dict[ir.Value, _Ring] = {}
-        self.places = {}  # slots: memory and offset
         self.tensor_maps: dict[TensorMap, ir.Value] = {}
         self.groups = schedule.threads // GROUP
         self.sharing = WARP if schedule.staged else GROUP  # threads that release a slot together
         self.running = False  # products may not have ended
 
     def lower(self, op: ir.OpView) -> None:
+        if self.schedule.copied and self.lower_copied(op):
+            return
         if isinstance(op, tile.Ring):
             self.rings[op.result] = self._lower_ring(op)
         elif isinstance(op, tile.Fetch):
@@ -146,7 +142,7 @@ class TensorCores(SharedProducts):
         described, x, y, z = self._place_of(op)
         if described not in self.tensor_maps:
             self.tensor_maps[described] = self.add_tensor_map()
-        with self._when(None if roles(self.schedule) else self._is(self.thread_number, 0)):
+        with self._when(None if self.schedule.roles else self._is(self.thread_number, 0)):
             opposite = arith.subi(self._index(1), parity)
             kernel.MbarrierWait(barriers=ring.empty, index=slot, parity=opposite)
             kernel.MbarrierExpect(bytes=ring.bytes, barriers=ring.full, index=slot)
@@ -207,7 +203,7 @@ class TensorCores(SharedProducts):
     def _lower_release(self, op: tile.Release) -> None:
         ring = self.rings[op.ring]
         slot, _ = self._turn(ring, op.turn)
-        if not isinstance(_previous(op.operation), tile.Release):
+        if not isinstance(before(op.operation), tile.Release):
             if self.schedule.staged:
                 kernel.WarpBarrier()
             else:
@@ -420,9 +416,3 @@ def _next(op: ir.Operation) -> ir.OpView | None:
     ops = list(op.block.operations)
     at = next(i for i, o in enumerate(ops) if o.operation == op) + 1
     return ops[at] if at < len(ops) else None
-
-
-def _previous(op: ir.Operation) -> ir.OpView | None:
-    ops = list(op.block.operations)
-    at = next(i for i, o in enumerate(ops) if o.operation == op) - 1
-    return ops[at] if at >= 0 else None

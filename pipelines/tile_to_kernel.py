@@ -20,7 +20,7 @@ from tilec.errors import UnsupportedError
 from tilec.pipelines.layouts import Fragments
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
-from tilec.pipelines.tensor_cores import GROUP, TensorCores, roles
+from tilec.pipelines.tensor_cores import GROUP, TensorCores
 from tilec.pipelines.thread_reductions import WARP, in_space
 
 GLOBAL = 1
@@ -84,7 +84,7 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
 
 def _block_size(schedule: Schedule) -> int:
     """Whole warps, because shuffles need all lanes, and those that only fetch."""
-    return -(-schedule.threads // WARP) * WARP + (GROUP if roles(schedule) else 0)
+    return -(-schedule.threads // WARP) * WARP + (GROUP if schedule.roles else 0)
 
 
 def _is_shared(buffer: ir.Value) -> bool:
@@ -147,7 +147,7 @@ class _GpuLowering(TensorCores):
             return self.constant(0, index)
         rest = self._block(kernel.Dimension.X)
         for other in reversed(self.grid.folded):
-            count = self._extent(self.schedule.axes[other].programs)
+            count = self.extent(self.schedule.axes[other].programs)
             if other == axis:
                 return arith.remui(rest, count)
             rest = arith.divui(rest, count)
@@ -160,7 +160,7 @@ class _GpuLowering(TensorCores):
             return arith.divui(block, self.constant(self.schedule.cluster, ir.IndexType.get()))
         return block
 
-    def _extent(self, expr: Linear) -> ir.Value:
+    def extent(self, expr: Linear) -> ir.Value:
         return self.apply(expr, [], [self.symbol(n) for n in self.symbols])
 
     def symbol(self, name: str) -> ir.Value:

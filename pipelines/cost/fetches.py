@@ -14,7 +14,7 @@ from tilec.dialects.index_expr import Dim
 from tilec.pipelines.primop.outline import extents_of
 from tilec.pipelines.primop.structure import Access, Structure, capacity, is_contiguous
 
-F32_STEP = 4  # elements of 16 bytes
+F32_STEP, F16_STEP = 4, 8  # elements of 16 bytes
 
 
 def lies_along(access: Access, row: int, k: int, depth: int, structure: Structure) -> bool:
@@ -45,6 +45,14 @@ def lies_across(access: Access, column: int, k: int, depth: int, structure: Stru
     planes = [c // width for c in others if c % width == 0]
     total = -(-prod(capacity(extents_of(access.buffer), structure.symbols)) // width)
     return offset.constant == 0 and all(c % min(planes) == 0 for c in (*planes, total) if planes)
+
+
+def in_pieces(access: Access, axis: int, structure: Structure) -> bool:
+    """Whether a 16-bit operand can be copied in 16 bytes along an axis: contiguous, and all else multiples of 16 bytes."""
+    offset = access.offset
+    others = [c for atom, c in offset.terms if atom != Dim(axis)]
+    return Dim(axis) not in offset.nonlinear_atoms() and is_contiguous(offset, [(axis, 2)], structure.ranges) and \
+        not any(c % F16_STEP for c in (*others, offset.constant))
 
 
 def is_run(accesses: Sequence[Access], tiles: dict[int, int]) -> bool:

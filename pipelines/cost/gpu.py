@@ -9,7 +9,7 @@ from math import prod
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, FloorDiv, Linear, dim, linear
 from tilec.dialects.schedule import Axis, Schedule
-from tilec.pipelines.cost.fetches import is_run, lies_across, lies_along
+from tilec.pipelines.cost.fetches import in_pieces, is_run, lies_across, lies_along
 from tilec.pipelines.cost.multiply_adds import (
     COLUMNS_OF_THREADS,
     DEPTH,
@@ -20,6 +20,7 @@ from tilec.pipelines.cost.multiply_adds import (
     tilings,
 )
 from tilec.pipelines.cost.plan import Plan, Roles, contraction_operands, largest, roles_of
+from tilec.pipelines.cost.warp_tiles import FEWEST_SLOTS, WarpTiles, warp_tiles
 from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous
 from tilec.pipelines.targets import GpuTarget
 
@@ -189,6 +190,9 @@ class GpuPlan(Plan):
         tensor = self._tensor(roles, k)
         if tensor is not None:
             return tensor
+        copied = self._copied(roles, k)
+        if copied is not None:
+            return copied
         warps = self._warps(roles, k)
         if warps is not None:
             return warps
@@ -366,6 +370,47 @@ class GpuPlan(Plan):
         twin = Axis(schedule.axes[last].name + "_twin", s.extents[last], self.tile[last], 8, 1, False,
                     lanes_of=schedule.axes[rows[0]].name)
         return replace(schedule, axes=(*schedule.axes, twin))
+
+    def _copied(self, roles: Roles, k: int) -> Schedule | None:
+        """Products by each warp's tensor core, operands copied to shared memory; None where 16 bytes do not fit."""
+        s = self.structure
+        stage = s.stages[0]
+        rows = [a for a in roles.left if s.extents[a] != linear(1)]
+        columns = [a for a in roles.right if s.extents[a] != linear(1)]
+        if self.target.wgmma or len(s.stages) != 1 or s.inner or s.nested or len(rows) != 1 or not columns or \
+                len(roles.reduced) != 1 or not all(r.contraction for r in stage) or largest(s, rows[0]) <= FEW_ROWS or \
+                rows[0] in s.mirrored:
+            return None
+        for reduction in stage:
+            product = defining_op(reduction.op.operand)
+            if product.bounds is not None or any(defining_op(v) is not None for v in product.operands) or \
+                    {str(primop.element_type(v)) for v in product.operands} - {"bf16", "f16"}:
+                return None
+            left, right = contraction_operands(s, reduction)
+            across = not all(in_pieces(a, k, s) for a in right)
+            if not all(in_pieces(a, k, s) for a in left) or (across and not all(in_pieces(a, columns[-1], s) for a in right)):
+                return None
+        programs, shared = self._tensor_programs, self.target.shared_bytes
+        options = [(t.cycles(programs(rows[0], columns, t.height, t.width), largest(s, k), self.target.multiprocessors),
+                    str(t), t) for t in warp_tiles(len(stage)) if self._deals(columns, t) and
+                   t.slots(shared, 2 * TILE_DEPTH) >= FEWEST_SLOTS]
+        if not options:
+            return None
+        tiles, last = self.pick(sorted(options, key=lambda option: option[0])), columns[-1]
+        self.set(rows[0], tiles.rows // 8, 8 * tiles.down)
+        self._set_columns(columns, tiles.width)
+        self.set(last, self.tile[last] // (8 * tiles.along), 4 * tiles.along, 2)
+        self.set(k, TILE_DEPTH)
+        schedule = self.schedule([a for a in s.grid if a != rows[0]] + rows, dot=True, tensor=True, copied=True,
+                                 stages=tiles.slots(shared, 2 * TILE_DEPTH), resident=tiles.resident)
+        return schedule.with_axis(rows[0], warps=tiles.down).with_axis(last, warps=tiles.along)
+
+    def _deals(self, columns: list[int], tiles: WarpTiles) -> bool:
+        """Whether the last axis of a tile's columns has 16 or a power of two as many for each warp."""
+        if not self._fits_columns(columns, tiles.width):
+            return False
+        each, left = divmod(self._tiles_of(columns, tiles.width)[columns[-1]], 16 * tiles.along)
+        return not left and (tiles.along == 1 or each & (each - 1) == 0)
 
     def _staged(self, roles: Roles, k: int) -> Schedule | None:
         """Products of f32 by multiply-adds, operands by TMA through rings; None where TMA cannot fetch them or it is slower."""

@@ -29,7 +29,7 @@ class Specialise(Pass):
 
     def run(self, op: ir.OpView) -> None:
         for function, schedule in tile_functions(op):
-            if schedule.rings and schedule.stages > 1:
+            if schedule.roles:
                 _specialise(body_of(function))
 
 

@@ -94,7 +94,8 @@ class _Stager:
                 start = _beginning(loop)
                 walked = loop.induction_variable if _is_zero(start) else arith.subi(loop.induction_variable, start)
                 turn = arith.divui(walked, loop.step)
-        running = loop is not None and self.schedule.tensor and all(_only_feeds_products(d, loop) for d in dots)
+        in_flight = self.schedule.tensor and not self.schedule.copied  # products that have been started and not made
+        running = loop is not None and in_flight and all(_only_feeds_products(d, loop) for d in dots)
         slots: dict[ir.Value, ir.Value] = {}
         rings: list[ir.Value] = []
         loads: list[tile.Load] = []
@@ -108,16 +109,18 @@ class _Stager:
                     ring, slots[operand], in_turns = self._fetched(found, first or dot, loop, turn)
                     own += [ring] if in_turns else []
             made = _replace(dot, slots, self.schedule)
-            if self.schedule.staged and first is None:
-                first = made  # multiply-adds of several products take turns: all wait for their operands before the first
+            if not in_flight and first is None:
+                first = made  # products that take turns all wait for their operands before the first
             rings += own
-            if loop is not None and self.schedule.tensor and not running:
+            if loop is not None and in_flight and not running:
                 with made.operation.location, ir.InsertionPoint(_after(made)):
                     for ring in own:
                         tile.Release(ring=ring, turn=turn, running=0)
         for load in loads:
             load.operation.erase()
-        if loop is not None and self.schedule.staged:
+        if self.schedule.copied:
+            _commit(block)
+        if loop is not None and not in_flight:
             with loop.operation.location, ir.InsertionPoint(list(block.operations)[-1]):
                 for ring in rings:
                     tile.Release(ring=ring, turn=turn, running=0)
@@ -151,14 +154,31 @@ class _Stager:
                 origin = [loop.lowerBound if loop is not None and not in_turns and v == variable else v for v in load.origin]
                 turn = turn if in_turns else _index(0)
                 name = "limit" if operand.transposed else "column_limit"
-                more = {name: limit} if (limit := _limit(operand)) is not None else {}
+                more = {name: limit} if (limit := _limit(operand, self.schedule)) is not None else {}
                 tile.Fetch(rows=operand.rows, column=operand.column, map=load.map, ring=ring, turn=turn, source=load.source,
                            origin=origin, **more)
+                if self.schedule.copied and not in_turns and loop is not None:
+                    tile.Commit()
                 slot = tile.Await(ring=ring, turn=turn,
                                   result=ir.MemRefType.get(operand.shape, element, memory_space=space)).result
         if not in_turns:
             self.fetched[key] = slot
         return ring, slot, in_turns
+
+
+def _commit(block: ir.Block) -> None:
+    """What a block fetches becomes one group, that it then awaits."""
+    fetches, awaits = ([o for o in block.operations if isinstance(o, kind)] for kind in (tile.Fetch, tile.Await))
+    if not fetches:
+        return
+    last = fetches[-1]
+    with last.operation.location, ir.InsertionPoint(_after(last)):
+        commit = tile.Commit()
+    place = commit.operation
+    for each in awaits:
+        if each.operation.is_before_in_block(place):
+            each.operation.move_after(place)
+            place = each.operation
 
 
 def _index(value: int) -> ir.Value:
@@ -206,15 +226,16 @@ def _operand(value: ir.Value, dot: tile.Dot, schedule: Schedule) -> _Operand:
     return _Operand(load, [i for i in wide if i != column], column, reduced, cluster)
 
 
-def _limit(operand: _Operand) -> ir.AffineMap | None:
-    """Where an operand ends along the reduced axis: its mask there, as a number of rows or columns. Columns that are known
-    when compiling end with the rows of the memory."""
+def _limit(operand: _Operand, schedule: Schedule) -> ir.AffineMap | None:
+    """Where an operand ends along the reduced axis: its mask there, as a number of rows or columns. Columns that TMA fetches
+    and that are known when compiling end with the rows of the memory."""
     if operand.load.mask is None:
         return None
     for condition in map_results(operand.load.mask):
         end = condition + 1 + dim(operand.reduced)
         if condition.coefficient(Dim(operand.reduced)) == -1:
-            return make_map(0, operand.load.mask.n_symbols, [end]) if operand.transposed or not end.is_constant else None
+            told = operand.transposed or schedule.copied or not end.is_constant
+            return make_map(0, operand.load.mask.n_symbols, [end]) if told else None
     return None
 
 

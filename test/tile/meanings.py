@@ -193,20 +193,25 @@ def _fetch(op: tile.Fetch, schedule: Schedule) -> Execute:
     place, rank = Place(shape, op.map), len(shape)
     order = [*along, *(i for i in range(rank) if i not in along)]
     _, height, width = op.ring.type.shape
-    limit = map_results(op.limit)[0] if op.limit is not None else None
-    last = op.rows[-1] if op.rows else -1
+    limits = [(op.rows[-1] if op.rows else -1, op.limit), (op.column, op.column_limit)]
 
     def execute(program: Program, ring: Ring, turn: int, source: Memory, *origin: int) -> None:
         where, exists = place(origin)
         for i, size in zip(where, source.values.shape, strict=True):
             exists = exists & (i >= 0) & (i < size)
-        if limit is not None:
-            symbols = {Symbol(i): value for i, value in enumerate(origin[rank:])}
-            exists = exists & (origin[last] + place.steps[last] < reference.index(limit, (), symbols))
+        symbols = {Symbol(i): value for i, value in enumerate(origin[rank:])}
+        for axis, limit in limits:
+            if limit is not None:
+                exists = exists & (origin[axis] + place.steps[axis] < reference.index(map_results(limit)[0], (), symbols))
         box = np.broadcast_to(source.read(where, exists, program.number), shape)
         ring.fill(turn, box.transpose(order).reshape(height, width * schedule.axes[op.column].cluster))
 
     return execute
+
+
+@meaning("tile.commit")
+def _commit(_op: tile.Commit, _: Schedule) -> Execute:
+    return lambda program: None
 
 
 @meaning("tile.await")

@@ -1,0 +1,137 @@
+"""A loop whose threads fetch for themselves does so turns ahead: a prologue fills the slots, then each turn fetches the tile
+that is needed when all other slots have been used.
+
+    for k: fetch k; commit; await k; use; release k   ->   fetch 0; commit; fetch 1; commit;
+                                                           for k: await k; if k + 2 < turns: fetch k + 2; commit; use; release k
+
+With s slots a fetch is s - 1 turns ahead, into the slot that the turn before has released. A group may be empty, so that
+their number says which have come: all but the last s - 2. Loops that walk one axis one after the other are one loop here:
+the first has the prologue, and each fetches beyond its own end what the next one awaits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith, scf
+
+from tilec.dialects import tile
+from tilec.pipelines.effects import is_pure
+from tilec.pipelines.passes import Pass
+from tilec.pipelines.primop.outline import body_of
+from tilec.pipelines.primop.structure import defining_op
+from tilec.pipelines.tile import tile_functions
+
+
+@dataclass(frozen=True)
+class SoftwarePipeline(Pass):
+    """Let loops whose threads fetch for themselves do so as many turns ahead as their rings have slots."""
+
+    name = "tile-software-pipeline"
+    anchor = "builtin.module"
+
+    def run(self, op: ir.OpView) -> None:
+        for function, schedule in tile_functions(op):
+            if schedule.copied and schedule.stages > 1:
+                for chain in list(_chains(body_of(function))):
+                    _pipeline(chain, schedule.stages)
+
+
+def _chains(block: ir.Block) -> Iterator[list[scf.ForOp]]:
+    """Loops that fetch, each with those that go on where it ended."""
+    chains: list[list[scf.ForOp]] = []
+    for op in block.operations:
+        if isinstance(op, scf.ForOp) and _fetches(op):
+            last = chains[-1][-1] if chains else None
+            if last is not None and last.upperBound == op.lowerBound and last.step == op.step and _alike(last, op):
+                chains[-1].append(op)
+            else:
+                chains.append([op])
+        for region in op.operation.regions:
+            for inner in region.blocks:
+                yield from _chains(inner)
+    yield from chains
+
+
+def _fetches(loop: scf.ForOp) -> list[tile.Fetch]:
+    return [o for o in loop.body.operations if isinstance(o, tile.Fetch)]
+
+
+def _alike(one: scf.ForOp, other: scf.ForOp) -> bool:
+    """Whether two loops fetch the same tiles into the same rings."""
+    return [(f.ring, f.source, f.map) for f in _fetches(one)] == [(f.ring, f.source, f.map) for f in _fetches(other)]
+
+
+def _pipeline(chain: list[scf.ForOp], slots: int) -> None:
+    first, last = chain[0], chain[-1]
+    template = _fetches(last)
+    ahead = slots - 1
+    with first.operation.location, ir.InsertionPoint(first):
+        for turn in range(ahead):
+            index = first.lowerBound
+            if turn:
+                index = arith.addi(index, arith.muli(_index(turn), first.step))
+            _fetch_at(index, template, chain)
+    for loop in chain:
+        old, waits = _fetches(loop), [o for o in loop.body.operations if isinstance(o, tile.Await)]
+        commit = next(o for o in loop.body.operations if isinstance(o, tile.Commit))
+        for wait in waits:
+            wait.operation.attributes["later"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ahead - 1)
+        with loop.operation.location, ir.InsertionPoint(_after(waits[-1])):
+            _fetch_at(arith.addi(loop.induction_variable, arith.muli(_index(ahead), loop.step)), template, chain)
+        if loop != last:
+            for op in [*old, commit]:
+                op.operation.erase()
+    commit = next(o for o in last.body.operations if isinstance(o, tile.Commit))
+    for op in [*template, commit]:  # the first commit is the loop's own
+        op.operation.erase()
+
+
+def _fetch_at(index: ir.Value, template: list[tile.Fetch], chain: list[scf.ForOp]) -> None:
+    """What the template fetches where the loops' variable is `index`, if there is such a turn, and a commit."""
+    first, last = chain[0], chain[-1]
+    branch = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ult, index, last.upperBound))
+    with ir.InsertionPoint(branch.then_block):
+        copies = {last.induction_variable: index}
+        for fetch in template:
+            clone = fetch.operation.clone()
+            for i, operand in enumerate(clone.operands):
+                with ir.InsertionPoint(clone):
+                    clone.operands[i] = _copied(operand, copies, first)
+        scf.YieldOp([])
+    tile.Commit()
+
+
+def _copied(value: ir.Value, copies: dict[ir.Value, ir.Value], first: scf.ForOp) -> ir.Value:
+    """An index for another turn, at the insertion point: what is known before the first loop stays."""
+    op = defining_op(value)
+    if value in copies or op is None or not is_pure(op.operation) or _is_known(op.operation, first):
+        return copies.get(value, value)
+    operands = [_copied(v, copies, first) for v in op.operands]
+    clone = op.operation.clone()
+    for i, operand in enumerate(operands):
+        clone.operands[i] = operand
+    copies.update(zip(op.operation.results, clone.results, strict=True))
+    return copies[value]
+
+
+def _is_known(op: ir.Operation, first: scf.ForOp) -> bool:
+    """Whether an op stands before the first loop, in its block or around it."""
+    block = first.operation.block
+    while op.block != block:
+        parent = op.parent
+        if parent is None or parent.name == "func.func":
+            return True  # around the loop
+        op = parent
+    return op.is_before_in_block(first.operation)
+
+
+def _index(value: int) -> ir.Value:
+    return arith.constant(ir.IndexType.get(), value)
+
+
+def _after(op: ir.OpView) -> ir.OpView:
+    ops = list(op.operation.block.operations)
+    return ops[next(i for i, o in enumerate(ops) if o.operation == op.operation) + 1]
