@@ -447,6 +447,7 @@ class Global(Space):
         self.block = block.astype(np.int32) + 1
         self.origin = np.full(len(block), -BASE)
         self.waited = np.zeros(len(block), bool)
+        self.on_write: list[Callable[[Actors, Array, int], None]] = []  # called with addresses and the bytes at each
 
     def refuse_early(self, lanes: Actors, at: Array) -> None:
         early = within(at, self.pending) & ~self.waited[lanes.index]
@@ -488,6 +489,8 @@ class Global(Space):
     def writing(self, lanes: Actors, at: Array, where: Array, access: Access, changed: Array | None) -> None:
         if (constant := self.readonly.touched(at)).any():
             raise Fault("read-only: a constant or parameter is written", int(lanes.numbers[constant.argmax()]))
+        for react in self.on_write:
+            react(lanes, at, access.nbytes)
         if self.pending:
             self.refuse_early(lanes, at)
         differing = np.ones(len(at), bool) if changed is None else changed
