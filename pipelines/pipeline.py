@@ -73,13 +73,12 @@ def without(passes: tuple[Entry, ...], names: Collection[str]) -> tuple[Entry, .
 
 def primop_pipeline(target: CpuTarget | GpuTarget) -> tuple[Entry, ...]:
     """From a recorded module to functions that are one kernel each."""
-    # One loop over a long axis keeps one program busy: worth it where a cluster of blocks can share that loop.
-    online = isinstance(target, GpuTarget) and target.hopper
-    wanted = [p for p in PRIMOP if online or not isinstance(p, OnlineReductions | StageRows)]
+    clusters, gpu = isinstance(target, GpuTarget) and target.hopper, isinstance(target, GpuTarget)
+    wanted = [p for p in PRIMOP if (clusters or not isinstance(p, StageRows)) and (gpu or not isinstance(p, OnlineReductions))]
     if isinstance(target, CpuTarget):  # where a second look at a row costs less than mending, whatever its length: measured
         wanted = [p for p in wanted if not isinstance(p, OnlineRows)]
-    many = isinstance(target, GpuTarget) and target.wgmma
-    return tuple(OnlineReductions(rows=many) if isinstance(p, OnlineReductions) else p for p in wanted)
+    # One loop over a long axis keeps one program busy: for one query worth it where a cluster of blocks can share that loop.
+    return tuple(OnlineReductions(one=clusters, rows=True) if isinstance(p, OnlineReductions) else p for p in wanted)
 
 
 def fused_pipeline(name: str) -> tuple[Entry, ...]:

@@ -20,7 +20,7 @@ from tilec.pipelines.cost.multiply_adds import (
     tilings,
 )
 from tilec.pipelines.cost.plan import Plan, Roles, contraction_operands, largest, roles_of
-from tilec.pipelines.cost.warp_tiles import FEWEST_SLOTS, WarpTiles, warp_tiles
+from tilec.pipelines.cost.warp_tiles import FEWEST_SLOTS, MOST_SLOTS, WarpTiles, warp_tiles
 from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous
 from tilec.pipelines.targets import GpuTarget
 
@@ -255,8 +255,8 @@ class GpuPlan(Plan):
         shared = {atom for a in cache for atom in a.offset.atoms()}
         rows = [a for a in s.grid if s.extents[a] != linear(1) and Dim(a) not in shared]
         rows = [a for a in rows if not s.extents[a].is_constant]  # heads that share all keys are not them
-        if d is not None and len(rows) == 1 and self.target.wgmma:
-            return self._online_tensor(rows[0], t, d)
+        if d is not None and len(rows) == 1:
+            return self._online_tensor(rows[0], t, d) if self.target.wgmma else self._online_copied(rows[0], t, d)
         if d is None or not s.extents[d].is_constant:
             return self.schedule(dot=True)
         vector = self._vector(d, cache)
@@ -291,6 +291,21 @@ class GpuPlan(Plan):
         order = [*(a for a in s.grid if a != row), row]
         schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, stages), reversed=(row,))
         return schedule.with_axis(row, warps=4 * groups).with_axis(d, lanes_of=schedule.axes[t].name)
+
+    def _online_copied(self, row: int, t: int, d: int) -> Schedule:
+        """The same by each warp's tensor core: 16 rows of it or, where registers allow, 32, which read the keys once."""
+        width, shared = largest(self.structure, d), self.target.shared_bytes - (2 << 10)
+        for rows, warps, keys in ((32, 4, 64), (16, 8, 64), (16, 4, 64), (16, 4, 32)):
+            turn = 4 * width * keys  # bytes of keys and values
+            stages = (shared - 2 * width * rows * warps) // turn
+            if rows * width <= 2048 and stages >= FEWEST_SLOTS and (width <= 128 or keys == 32):
+                break
+        self.set(row, rows // 8, 8 * warps)
+        self.set(t, keys // 8, 4, 2)
+        self.set(d, width // 8, 4, 2)
+        order = [*(a for a in self.structure.grid if a != row), row]
+        schedule = self.schedule(order, dot=True, tensor=True, copied=True, stages=min(MOST_SLOTS, stages), reversed=(row,))
+        return schedule.with_axis(row, warps=warps).with_axis(d, lanes_of=schedule.axes[t].name)
 
     def _tensor(self, roles: Roles, k: int) -> Schedule | None:
         """Products by tensor cores, operands by TMA through rings; None where a rule of the hardware stands against it."""
@@ -413,12 +428,12 @@ class GpuPlan(Plan):
         return not left and (tiles.along == 1 or each & (each - 1) == 0)
 
     def _staged(self, roles: Roles, k: int) -> Schedule | None:
-        """Products of f32 by multiply-adds, operands by TMA through rings; None where TMA cannot fetch them or it is slower."""
+        """Products of f32 by multiply-adds, operands through rings; None where they cannot be fetched so or it is slower."""
         s = self.structure
         stage = s.stages[0]
         row = max((a for a in roles.left if s.extents[a] != linear(1)), key=lambda a: largest(s, a), default=None)
         columns = [a for a in roles.right if s.extents[a] != linear(1)]
-        if not (self.target.wgmma and len(s.stages) == 1 and not s.inner and not s.nested and row is not None and columns
+        if not (len(s.stages) == 1 and not s.inner and not s.nested and row is not None and columns
                 and len(roles.reduced) == 1 and all(r.contraction for r in stage) and largest(s, row) > FEW_ROWS
                 and row not in s.mirrored and largest(s, k) >= DEPTH):
             return None
@@ -436,12 +451,13 @@ class GpuPlan(Plan):
                 not (across or all(lies_along(a, columns[-1], k, DEPTH, s) for a in rights)):
             return None
         steps, sms, shared = -(-largest(s, k) // DEPTH), self.target.multiprocessors, self.target.shared_bytes
+        copied = not self.target.wgmma  # by all threads: others would need registers that they could not give back
         timed: list[tuple[float, Tiling]] = []
         for t in tilings(len(stage)):
             tiles = self._tiles_of(columns, t.width)
             if self._fits_columns(columns, t.width) and tiles[columns[-1]] >= COLUMNS_OF_THREADS * t.groups and \
-                    (across or is_run(rights, tiles)) and (t.split == 1 or (
-                        not across and s.extents[k].is_constant and s.extents[k].constant % (DEPTH * t.split) == 0
+                    t.stages(shared) >= FEWEST_SLOTS and (across or is_run(rights, tiles)) and (t.split == 1 or (
+                        not (across or copied) and s.extents[k].is_constant and s.extents[k].constant % (DEPTH * t.split) == 0
                         and t.stages(shared) >= FEWEST_STAGES)):
                 timed.append((t.cycles(self._tensor_programs(row, columns, t.height, t.width), steps, sms), t))
         straight = straight_cycles(self._tensor_programs(row, columns, STRAIGHT_TILE, STRAIGHT_TILE), steps, len(stage), sms)
@@ -457,8 +473,8 @@ class GpuPlan(Plan):
         self.set(last, tiles[last] // (threads * vector), threads, vector)
         self.set(k, DEPTH)
         programs, workers = self._tensor_programs(row, columns, chosen.height, chosen.width), sms * chosen.resident
-        walked = chosen.split == 1 and programs > PERSISTENT_WAVES * workers
-        schedule = self.schedule([a for a in s.grid if a != row] + [row], dot=True, staged=True,
+        walked = chosen.split == 1 and not copied and programs > PERSISTENT_WAVES * workers
+        schedule = self.schedule([a for a in s.grid if a != row] + [row], dot=True, staged=True, copied=copied,
                                  stages=min(MOST_STAGES, chosen.stages(shared)), resident=chosen.resident,
                                  persistent=workers if walked else 0, split=chosen.split)
         return schedule.with_axis(last, warps=4 * chosen.groups)

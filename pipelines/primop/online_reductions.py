@@ -40,21 +40,76 @@ class Chain:
 class OnlineReductions(Pass):
     """Prepare and mark chains of reductions that one loop can compute: attention over a cache.
 
-    One query at a time; with `rows`, also many, where both products suit tensor cores.
+    With `one`, of one query at a time, worth it where a cluster of blocks can share the loop; with `rows`, of many, where
+    both products suit tensor cores.
     """
 
     name = "primop-online-reductions"
     anchor = "builtin.module"
+    one: bool = True
     rows: bool = False
 
     def run(self, op: ir.OpView) -> None:
         symbols = len(primop.symbol_ranges(op.operation))
         for chunk in functions(op, "primop.chunk"):
             for found in [o for o in body_of(chunk).operations if isinstance(o, primop.Sum) and is_contraction(o)]:
-                total = _factored(found, symbols, self.rows) or found
-                chain = _chain_below(total, self.rows)
+                total = self._factored(found, symbols) or found
+                chain = self._chain_below(total)
                 if chain is not None:
                     _mark(chain, total)
+
+    def _factored(self, total: primop.Sum, symbols: int) -> primop.Sum | None:
+        """Rewrites sum((p * r) * v), r constant along the sum, as sum(p * v) * r; returns the new sum.
+
+        Between the products there may be a cast, which then rounds p alone.
+        """
+        product = defining_op(total.operand)
+        if not isinstance(product, primop.Mul) or product.bounds is not None:
+            return None
+        for k in (0, 1):
+            inner, cast = defining_op(product.operands[k]), None
+            point = tuple(dim(d) for d in range(len(primop.space_of(product))))
+            here = operand_index(product, k, point)
+            if isinstance(inner, primop.Cast) and inner.bounds is None:
+                inner, cast, here = defining_op(inner.operand), inner, operand_index(inner, 0, here)
+            if not isinstance(inner, primop.Mul) or inner.bounds is not None:
+                continue
+            for j in (0, 1):
+                index = operand_index(inner, j, here)
+                if any(Dim(d) in e.atoms() for e in index for d in total.dims):
+                    continue
+                chain = match_power(defining_op(inner.operands[1 - j]))
+                if chain is None or not self._suits(chain, total):
+                    continue
+                return _rewrite(total, product, inner, cast, k, j, index, operand_index(inner, 1 - j, here), symbols)
+        return None
+
+    def _chain_below(self, total: primop.Sum) -> Chain | None:
+        product = defining_op(total.operand)
+        if not isinstance(product, primop.Mul):
+            return None
+        for operand in product.operands:
+            chain = match_power(below_cast(operand))
+            if chain is not None and self._suits(chain, total):
+                return chain
+        return None
+
+    def _suits(self, chain: Chain, total: primop.Sum) -> bool:
+        """Whether one loop is better: rows of any length, made by a contraction, few of them (their number is known).
+
+        Many rows only by tensor cores, for which both products need 16-bit operands and heads of 64, 128, 192 or 256; otherwise
+        their scores are better made by a kernel of their own. Short rows of a known length need no loop.
+        """
+        space, dims = primop.space_of(chain.maximum), list(chain.maximum.dims)
+        if len(dims) != 1 or space[dims[0]].is_constant:
+            return False
+        scores = _made_by_contraction(chain.maximum.operand)
+        if scores is None or all(e.is_constant for e in extents_of(chain.maximum.result)):
+            return self.one and scores is not None
+        narrow = all(str(primop.element_type(v)) in ("bf16", "f16")
+                     for s in (scores, total) for v in defining_op(s.operand).operands)
+        depth = [primop.space_of(scores)[d] for d in scores.dims]
+        return self.rows and narrow and len(depth) == 1 and depth[0] in [linear(64 * n) for n in (1, 2, 3, 4)]
 
 
 def match_power(op: ir.OpView | None) -> Chain | None:
@@ -77,33 +132,6 @@ def match_power(op: ir.OpView | None) -> Chain | None:
     if not isinstance(maximum, primop.Max) or maximum.operand != shifted.lhs or not isinstance(floor, primop.Constant):
         return None
     return Chain(maximum, clamped.result, op, scaled.rhs, ir.FloatAttr(floor.value).value)
-
-
-def _factored(total: primop.Sum, symbols: int, rows: bool) -> primop.Sum | None:
-    """Rewrites sum((p * r) * v), r constant along the sum, as sum(p * v) * r; returns the new sum.
-
-    Between the products there may be a cast, which then rounds p alone.
-    """
-    product = defining_op(total.operand)
-    if not isinstance(product, primop.Mul) or product.bounds is not None:
-        return None
-    for k in (0, 1):
-        inner, cast = defining_op(product.operands[k]), None
-        point = tuple(dim(d) for d in range(len(primop.space_of(product))))
-        here = operand_index(product, k, point)
-        if isinstance(inner, primop.Cast) and inner.bounds is None:
-            inner, cast, here = defining_op(inner.operand), inner, operand_index(inner, 0, here)
-        if not isinstance(inner, primop.Mul) or inner.bounds is not None:
-            continue
-        for j in (0, 1):
-            index = operand_index(inner, j, here)
-            if any(Dim(d) in e.atoms() for e in index for d in total.dims):
-                continue
-            chain = match_power(defining_op(inner.operands[1 - j]))
-            if chain is None or not _suits(chain, total, rows):
-                continue
-            return _rewrite(total, product, inner, cast, k, j, index, operand_index(inner, 1 - j, here), symbols)
-    return None
 
 
 def _rewrite(total: primop.Sum, product: primop.Mul, inner: primop.Mul, cast: primop.Cast | None, k: int, j: int,
@@ -144,35 +172,6 @@ def below_cast(value: ir.Value) -> ir.OpView | None:
     """The op that computes a value, or what it casts."""
     op = defining_op(value)
     return defining_op(op.operand) if isinstance(op, primop.Cast) else op
-
-
-def _chain_below(total: primop.Sum, rows: bool) -> Chain | None:
-    product = defining_op(total.operand)
-    if not isinstance(product, primop.Mul):
-        return None
-    for operand in product.operands:
-        chain = match_power(below_cast(operand))
-        if chain is not None and _suits(chain, total, rows):
-            return chain
-    return None
-
-
-def _suits(chain: Chain, total: primop.Sum, rows: bool) -> bool:
-    """Whether one loop is better: rows of any length, made by a contraction, few of them (their number is known).
-
-    Many rows only by tensor cores, for which both products need 16-bit operands and heads of 64, 128, 192 or 256; otherwise
-    their scores are better made by a kernel of their own. Short rows of a known length need no loop.
-    """
-    space, dims = primop.space_of(chain.maximum), list(chain.maximum.dims)
-    if len(dims) != 1 or space[dims[0]].is_constant:
-        return False
-    scores = _made_by_contraction(chain.maximum.operand)
-    if scores is None or all(e.is_constant for e in extents_of(chain.maximum.result)):
-        return scores is not None
-    narrow = all(str(primop.element_type(v)) in ("bf16", "f16")
-                 for s in (scores, total) for v in defining_op(s.operand).operands)
-    depth = [primop.space_of(scores)[d] for d in scores.dims]
-    return rows and narrow and len(depth) == 1 and depth[0] in [linear(64 * n) for n in (1, 2, 3, 4)]
 
 
 def _made_by_contraction(value: ir.Value) -> primop.Sum | None:

@@ -47,11 +47,15 @@ class Type:
         if self.native:
             return bits.view(self.view)
         halves = split(bits, 2) if self.packed else bits
+        if self.width == 64:
+            return halves.view(np.float32)
         return bf16_to_f32(halves) if self.kind == "bf" else halves.view(np.float16).astype(np.float32)
 
     def encode(self, values: Array) -> Array:
         if self.native:
             return np.asarray(values, self.view).view(self.storage)
+        if self.width == 64:
+            return join(np.asarray(values, np.float32).view(np.uint32), self.storage)
         halves = f32_to_bf16(values) if self.kind == "bf" else np.asarray(values).astype(np.float16).view(np.uint16)
         return join(halves, self.storage) if self.packed else halves
 
@@ -60,6 +64,7 @@ TYPES = {f"{kind}{width}": Type(f"{kind}{width}", kind, width) for kind in "bus"
 TYPES |= {f"f{width}": Type(f"f{width}", "f", width) for width in (16, 32, 64)}
 TYPES |= {"pred": Type("pred", "pred", 1), "bf16": Type("bf16", "bf", 16)}
 TYPES |= {"f16x2": Type("f16x2", "f", 32, True), "bf16x2": Type("bf16x2", "bf", 32, True)}
+TYPES |= {"f32x2": Type("f32x2", "f", 64, True)}
 
 
 def split(bits: Array, parts: int) -> Array:

@@ -40,12 +40,16 @@ module attributes {primop.symbols = {seq = array<i64: 1, 64>}} {
 // CHECK-SAME: ex2.approx.f32
 // CHECK-SAME: st.global
 
-// Before Hopper each warp multiplies what its lanes have read, the weight past the caches.
+// Before Hopper all threads copy what each warp then multiplies.
 // SM80: gpu.binary @kernels
 // SM80-SAME: .target sm_80
 // SM80-SAME: .visible .entry main_main_linear(
-// SM80-SAME: .reqntid 64, 1, 1
-// SM80-SAME: ld.global.L1::no_allocate.L2::256B.v4
+// SM80-SAME: .reqntid 128, 1, 1
+// SM80-SAME: cp.async.cg.shared.global
+// SM80-SAME: cp.async.commit_group
+// SM80-SAME: cp.async.wait_group
+// SM80-SAME: bar.sync
+// SM80-SAME: ldmatrix.sync.aligned.m8n8.x4.shared.b16
 // SM80-SAME: mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
 // SM80-SAME: ex2.approx.f32
 // SM80-SAME: st.global.v2

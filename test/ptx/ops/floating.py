@@ -68,7 +68,7 @@ def fma(at: Decoder) -> Run:
     def compute(a: Array, b: Array, c: Array) -> Array:
         if kind.name == "f64":
             return fma_double(a, b, c)
-        if kind.name == "f32":
+        if kind.name in ("f32", "f32x2"):
             return fma_single(a, b, c, mode)
         result = np.multiply(a, b, dtype=np.float64) + c
         return np.maximum(result, 0) if relu else result
