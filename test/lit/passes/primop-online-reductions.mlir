@@ -1,4 +1,10 @@
 // RUN: tilec-opt %s --split-input-file --pass-pipeline='builtin.module(primop-online-reductions)' --mlir-print-local-scope | FileCheck %s
+// RUN: tilec-opt %s --split-input-file --pass-pipeline='builtin.module(primop-online-reductions{one=false, rows=true})' --mlir-print-local-scope | FileCheck %s --check-prefix=MANY
+
+// Where no cluster of blocks can share the loop, one query stays as it is.
+// MANY-LABEL: func.func private @main_layer(
+// MANY-NOT: primop.online
+// MANY: return
 
 // One query over a cache: the division by the total leaves the product with the values, and everything from the scores
 // to that product is marked as one chain. The reads of keys and values are not part of it.
