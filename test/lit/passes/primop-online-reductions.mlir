@@ -1,5 +1,5 @@
 // RUN: tilec-opt %s --split-input-file --pass-pipeline='builtin.module(primop-online-reductions)' --mlir-print-local-scope | FileCheck %s
-// RUN: tilec-opt %s --split-input-file --pass-pipeline='builtin.module(primop-online-reductions{one=false, rows=true})' --mlir-print-local-scope | FileCheck %s --check-prefix=MANY
+// RUN: tilec-opt %s --split-input-file --pass-pipeline='builtin.module(primop-online-reductions{one=false rows=true})' --mlir-print-local-scope | FileCheck %s --check-prefix=MANY
 
 // Where no cluster of blocks can share the loop, one query stays as it is.
 // MANY-LABEL: func.func private @main_layer(
