@@ -13,10 +13,10 @@ from mlir.dialects import arith
 
 from tilec.dialects import tile
 from tilec.pipelines.passes import run_pipeline
-from tilec.pipelines.tile import persist, prefetch, specialise, stage, tile_functions
+from tilec.pipelines.tile import persist, prefetch, software_pipeline, specialise, stage, tile_functions
 
 from .programs import Program
-from .test_tensor_cores import bias, product, recorded
+from .test_tensor_cores import product, recorded
 from .test_tile_passes import PASSES, assert_same_bits, attention, norm_and_row, ops, same_in_all_prefixes, tiled
 from .tile import Fault, Memory, run
 
@@ -141,15 +141,21 @@ class Replaced:
     message: str | None = None
 
 
+PIPELINE = software_pipeline._pipeline
 REPLACED = {
     "turns that begin again with each program": Replaced(
         wide_product, "sm_90a", persist, "_count_on", lambda turn, before: None, "fills a slot whose next turn is"),
     "programs that no worker takes": Replaced(
         wide_product, "sm_90a", persist, "_index", lambda value: index(3 if value == 2 else value)),
-    "rows without an end": Replaced(prompt, "sm_90a", stage, "_limit", lambda operand: None),
+    "rows without an end": Replaced(prompt, "sm_90a", stage, "_limit", lambda *_: None),
     "tiles that both roles fetch": Replaced(
         long_product, "sm_90a", specialise, "_drop_fetches", lambda op: None, "a wait never ends"),
-    "tiles of all turns read once": Replaced(lambda: recorded(bias), "sm_80", prefetch, "_turns", lambda *_: False),
+    "tiles of all turns read once": Replaced(lambda: product(8, 5, 40, 1000), "sm_80", prefetch, "_turns", lambda *_: False),
+    "turns fetched further ahead than there are slots": Replaced(
+        long_product, "sm_80", software_pipeline, "_pipeline", lambda chain, slots: PIPELINE(chain, slots + 1),
+        "a wait never ends"),
+    "turns that nobody fetches ahead": Replaced(
+        long_product, "sm_80", software_pipeline, "_index", lambda value: index(value + (value == 1)), "a wait never ends"),
     "tiles read past the last turn": Replaced(
         lambda: attention(1, 300, 9, 3, 64), "sm_90a", prefetch, "_bounded", lambda *_: True, "is read out of bounds"),
     "a first tile that does not fit behind where a loop begins": Replaced(

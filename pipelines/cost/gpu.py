@@ -268,12 +268,16 @@ class GpuPlan(Plan):
                      if isinstance(atom, FloorDiv) and atom.numerator == dim(h)}
             if len(sizes) == 1 and largest(s, h) % min(sizes) == 0:
                 queries = [n for n in range(QUERIES, 0, -1) if min(sizes) % n == 0]
-                self.set(h, next((n for n in queries if 8 * largest(s, h) * CLUSTER >= 7 * n * self.target.multiprocessors), 1))
+                blocks = CLUSTER * prod(largest(s, a) for a in s.grid)
+                self.set(h, next((n for n in queries if 8 * blocks >= 7 * n * self.target.multiprocessors), 1))
         programs = prod(-(-largest(s, h) // self.tile[h]) for h in s.grid)
         turn = 2 * KEYS_IN_FLIGHT * self.tile[d] // lanes // vector * GPU_THREADS  # 16-byte loads of a block
-        turns = {c: -(-largest(s, t) // (KEYS_IN_FLIGHT * c * GPU_THREADS // lanes)) for c in (CLUSTER, 4, 2, 1)}
-        cluster = self.pick([(self._reading_cycles(programs * c, turn * n, 1) + FIXED_CYCLES, f"clusters of {c}", c)
-                             for c, n in turns.items()])
+        clusters = (CLUSTER, 4, 2, 1) if self.target.hopper else (1,)
+        turns = {c: -(-largest(s, t) // (KEYS_IN_FLIGHT * c * GPU_THREADS // lanes)) for c in clusters}
+        options = [(self._reading_cycles(programs * c, turn * n, 1) + FIXED_CYCLES, f"clusters of {c}", c)
+                   for c, n in turns.items()]
+        filled = next(o for o in options if programs * o[2] <= 2 * self.target.multiprocessors or o[2] == 1)
+        cluster = self.pick([filled, *(o for o in options if o != filled)])
         self.set(t, KEYS_IN_FLIGHT, cluster * GPU_THREADS // lanes)
         self.cluster[t] = cluster
         return self.schedule(dot=True, ahead=True)

@@ -104,7 +104,7 @@ class OnlineReductions(Pass):
         if len(dims) != 1 or space[dims[0]].is_constant:
             return False
         scores = _made_by_contraction(chain.maximum.operand)
-        if scores is None or all(e.is_constant for e in extents_of(chain.maximum.result)):
+        if scores is None or not _share(scores):
             return self.one and scores is not None
         narrow = all(str(primop.element_type(v)) in ("bf16", "f16")
                      for s in (scores, total) for v in defining_op(s.operand).operands)
@@ -187,6 +187,17 @@ def _made_by_contraction(value: ir.Value) -> primop.Sum | None:
             continue
         pending += list(op.operands)
     return found[0] if len(set(found)) == len(found) == 1 else None
+
+
+def _share(scores: primop.Sum) -> bool:
+    """Whether many rows share what they are multiplied with: of the dimensions that have any length, the left operand varies
+    along one and the right one along another. Where each row has its own, it is a row at a time."""
+    product = defining_op(scores.operand)
+    assert isinstance(product, primop.Mul), "a contraction sums products"
+    point = operand_index(scores, 0, tuple(dim(d) for d in range(len(primop.space_of(scores)))))
+    left, right = (set().union(*(e.atoms() for e in operand_index(product, k, point))) for k in (0, 1))
+    free = {Dim(d) for d, e in enumerate(primop.space_of(scores)) if not e.is_constant}
+    return bool(free & left - right) and bool(free & right - left)
 
 
 def _mark(chain: Chain, total: primop.Sum) -> None:
