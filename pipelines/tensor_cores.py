@@ -354,6 +354,8 @@ class TensorCores(CopiedTiles):
             return
         source, word = self.tiles[op.value], ir.IntegerType.get_signless(32)
         lane = self._place(axis)
+        if self.schedule.axes[axis].warps > 1:
+            lane = arith.remui(lane, self._index(4))
         wide = ir.VectorType.get([8], source.element)
         for at, elements, origins, symbols, uniform, _ in self._access(op, op.dest, shape):
             if at[axis] % 4:
@@ -369,7 +371,7 @@ class TensorCores(CopiedTiles):
     def _transposed_axis(self, op: tile.Store | tile.Scatter, shape: list[int]) -> int | None:
         """The axis along which four lanes hold two neighbours each, if rows of 16 bytes can be stored along it."""
         axes = self.schedule.axes
-        found = [i for i, a in enumerate(axes) if a.vector == 2 and a.neighbours == a.threads == 4 and self.strides[i] == 1
+        found = [i for i, a in enumerate(axes) if a.vector == 2 and a.neighbours == 4 and self.strides[i] == 1
                  and a.registers % 4 == 0 and shape[i] == a.tile]
         if not self.schedule.tensor or not isinstance(op, tile.Store) or len(found) != 1 or \
                 ITEM_BYTES[str(op.value.type.element_type)] != 2 or self.tiles[op.value].layout.length != 2:
