@@ -1,6 +1,7 @@
 """Drawing the next token from logits, as primitive ops: temperature, top-k, min-p and top-p, and random numbers.
 
-For logits x f32 (V), all arithmetic in f32 unless said otherwise:
+For logits x f32 (V) or, of several sequences, each with parameters of its own, (B, V), all arithmetic in f32 unless said
+otherwise:
 
 1. The distance of token i from the likeliest is d(i) = max(x) - x(i), rounded to f32 and to multiples of 2^-85. Tokens at equal
    distances are ties: all of them are kept or none.
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilec.dialects.index_expr import Linear
 from tilec.frontend import nn
 from tilec.frontend.tensor import LOG2_E, Graph, Tensor
 
@@ -42,7 +44,7 @@ ALL = (1 << 31) - 1  # as a number of tokens
 
 @dataclass(frozen=True)
 class Parameters:
-    """Scalars, on the device: f32 `temperature`, `top_p` and `min_p`, i32 `top_k`, i64 `seed`."""
+    """On the device, scalars or, of several sequences, (B): f32 `temperature`, `top_p` and `min_p`, i32 `top_k`, i64 `seed`."""
 
     temperature: Tensor
     top_k: Tensor
@@ -51,14 +53,16 @@ class Parameters:
     seed: Tensor
 
 
-def parameters(graph: Graph) -> Parameters:
-    """The parameters as arguments of the open entry point, each of shape (1) and named as its field."""
+def parameters(graph: Graph, batch: Linear | None = None) -> Parameters:
+    """The parameters as arguments of the open entry point, each of shape (1), or (batch), and named as its field."""
     dtypes = {"temperature": "f32", "top_k": "i32", "top_p": "f32", "min_p": "f32", "seed": "i64"}
+    if batch is not None:
+        return Parameters(**{name: graph.input(name, (batch,), dtype) for name, dtype in dtypes.items()})
     return Parameters(**{name: graph.input(name, (1,), dtype)[0] for name, dtype in dtypes.items()})
 
 
 def sample(logits: Tensor, given: Parameters, position: Tensor) -> Tensor:
-    """A token, i32 scalar, for logits f32 (V); `position`, i64 scalar, is its place in the sequence."""
+    """A token, i32 scalar, for logits f32 (V), or tokens (B) for (B, V); `position`, i64, is the place in the sequence."""
     graph = logits.graph
     graph.graph_break("weigh")
     with graph.scope("arrivals"):
@@ -69,28 +73,33 @@ def sample(logits: Tensor, given: Parameters, position: Tensor) -> Tensor:
         weight = weights(distance, given)
     farthest = reach(distance, weight, given)
     one = graph.constant(1.0, "f32")
-    rate = weight * (given.temperature > 0.0).where(rates, one)
-    return nn.argmax((farthest < distance).where(graph.constant(-1.0, "f32"), rate))
+    rate = weight * _along(given.temperature > 0.0).where(rates, one)
+    return nn.argmax((_along(farthest) < distance).where(graph.constant(-1.0, "f32"), rate))
+
+
+def _along(value: Tensor) -> Tensor:
+    """What each sequence has one of, beside the vocabulary."""
+    return value.unsqueeze(-1) if value.rank else value
 
 
 def distances(logits: Tensor) -> Tensor:
-    """How far below the largest each logit is, times SCALE: f32 (V)."""
+    """How far below the largest each logit is, times SCALE: f32, in the shape of the logits."""
     return (logits.max(-1, keepdim=True) - logits) * SCALE
 
 
 def weights(distance: Tensor, given: Parameters) -> Tensor:
-    """Probabilities over the largest one, f32 (V), zero where below `min_p`."""
+    """Probabilities over the largest one, f32 in the shape of `distance`, zero where below `min_p`."""
     graph = distance.graph
     rate = (given.temperature.recip() * LOG2_E).custom("arith.minimumf", graph.constant(MOST_RATE, "f32"))
-    weight = (distance * (rate * (-1.0 / SCALE))).exp2()
-    return (weight < given.min_p).where(graph.constant(0.0, "f32"), weight)
+    weight = (distance * _along(rate * (-1.0 / SCALE))).exp2()
+    return (weight < _along(given.min_p)).where(graph.constant(0.0, "f32"), weight)
 
 
 def reach(distance: Tensor, weight: Tensor, given: Parameters) -> Tensor:
-    """The distance of the last token that is kept, f32 scalar, times SCALE."""
+    """The distance of the last token that is kept, f32 scalar or (B), times SCALE."""
     graph = distance.graph
     with graph.scope("start"):
-        state = start = (graph.constant(1 << (KEY_BITS - BITS * SUMS), "i64") * 1).contiguous()
+        state = start = (graph.constant(1 << (KEY_BITS - BITS * SUMS), "i64") * 1).expand(*distance.shape[:-1]).contiguous()
     for _ in range(KEY_BITS // (BITS * SUMS)):
         graph.graph_break("top_k")
         with graph.scope("top_k"):
@@ -100,7 +109,7 @@ def reach(distance: Tensor, weight: Tensor, given: Parameters) -> Tensor:
     by_count = state
     graph.graph_break("mass")
     with graph.scope("mass"):
-        kept = (_threshold(by_count) < distance).where(graph.constant(0.0, "f32"), weight)
+        kept = (_along(_threshold(by_count)) < distance).where(graph.constant(0.0, "f32"), weight)
         mass = kept.sum(-1) * given.top_p
     state = start
     for _ in range(KEY_BITS // (BITS * SUMS)):
@@ -113,9 +122,9 @@ def reach(distance: Tensor, weight: Tensor, given: Parameters) -> Tensor:
 
 
 def _search(state: Tensor, distance: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
-    """BITS * SUMS more bits of the largest threshold below which `values` (V) sum to less than `wanted`, a scalar.
+    """BITS * SUMS more bits of the largest threshold below which `values`, (V) or (B, V), sum to less than `wanted`.
 
-    The state, an i64 scalar, is the bits found, in place, times 2^32, and the unit of the next bits' lowest: so that all
+    The state, i64 in the shape of `wanted`, is the bits found, in place, times 2^32, and the unit of the next bits' lowest: so that all
     steps of a search are one kernel. In the end the unit is 0.
     """
     graph = distance.graph
@@ -125,7 +134,7 @@ def _search(state: Tensor, distance: Tensor, values: Tensor, wanted: Tensor) -> 
         step = unit * (1 << (BITS * number))
         digit = graph.constant(0, "i32")
         for candidate in range(1, 1 << BITS):
-            below = (distance < _float(key + step * candidate)).where(values, none).sum(-1)
+            below = (distance < _along(_float(key + step * candidate))).where(values, none).sum(-1)
             digit = digit + (below < wanted).cast("i32")  # candidates ascend, so this counts how many are not too far
         key = key + digit * step
     unit = _shift(unit, BITS * SUMS)
@@ -141,15 +150,16 @@ def _float(key: Tensor) -> Tensor:
 
 
 def _threshold(state: Tensor) -> Tensor:
-    """What a finished search has found, f32 scalar."""
+    """What a finished search has found, f32."""
     return _float(_key(state))
 
 
 def arrival_rates(size: int, seed: Tensor, position: Tensor) -> Tensor:
-    """1 / E(i), f32 (size), each between 2^-5 and 2^32: see the module docstring. `seed` and `position` are i64 scalars."""
+    """1 / E(i), f32 (size), each between 2^-5 and 2^32: see the module docstring. `seed` and `position` are i64 scalars or (B),
+    and the result then (B, size)."""
     graph = seed.graph
-    number = graph.iota(size, "i64") + position * (1 << 32) + 1
-    word = number * _wrapped(0x9E3779B97F4A7C15) + seed
+    number = graph.iota(size, "i64") + _along(position) * (1 << 32) + 1
+    word = number * _wrapped(0x9E3779B97F4A7C15) + _along(seed)
     word = _mixed(word, 30) * _wrapped(0xBF58476D1CE4E5B9)
     word = _mixed(word, 27) * _wrapped(0x94D049BB133111EB)
     bits = _shift(_mixed(word, 31), 33).cast("i32")  # 31 of them

@@ -15,6 +15,8 @@ import numpy as np
 from tilec.runtime.engine import Engine
 from tilec.runtime.sampling import Sampler, SamplingParams
 
+GREEDY = Sampler(SamplingParams())  # for slots that are free
+
 
 @dataclass
 class _Running:
@@ -63,15 +65,16 @@ def _step(engine: Engine, running: dict[int, _Running], stop_tokens: Sequence[in
     tokens, positions = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
     for slot, sequence in running.items():
         tokens[slot], positions[slot] = sequence.token, engine.lengths[slot]
-    drawn = not all(s.sampler.greedy for s in running.values())
-    results = engine.program.run("decode_batch", {"tokens": tokens, "positions": positions},
-                                 {"batch": rows, "past": int(positions.max())},
-                                 ("token", "positions", "position", *(("logits",) if drawn else ())))
+    entry, more = "decode_batch", dict[str, np.ndarray]()
+    if not all(s.sampler.greedy for s in running.values()):  # argmax is the draw of temperature 0
+        samplers = [running[slot].sampler if slot in running else GREEDY for slot in range(rows)]
+        entry, more = "sample_batch", {n: np.concatenate([s.arguments[n] for s in samplers]) for n in GREEDY.arguments}
+    results = engine.program.run(entry, {"tokens": tokens, "positions": positions, **more},
+                                 {"batch": rows, "past": int(positions.max())}, ("token", "positions", "position"))
     for slot in sorted(running):
         sequence = running[slot]
         engine.lengths[slot] += 1
-        sequence.token = int(results["token"][slot]) if sequence.sampler.greedy else \
-            sequence.sampler.choose(results["logits"][slot], engine.lengths[slot])
+        sequence.token = int(results["token"][slot])
         sequence.produced += 1
         ended = sequence.token in stop_tokens
         if not ended:

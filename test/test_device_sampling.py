@@ -279,3 +279,21 @@ def test_ptx_draws_what_the_host_draws(simulated: tuple[SimulatedGpu, int], para
     if not sampler.greedy:
         inside = (parts["distance"] <= parts["reach"]) & (parts["weight"] > 0)
         assert set(np.flatnonzero(inside).tolist()) == kept_by_host(logits, params)
+
+
+@pytest.mark.parametrize(("target", "size"), [("cpu", 1000), ("sm_90a", 211), ("sm_80", 211)])
+def test_sequences_with_parameters_of_their_own_draw_what_each_draws_alone(target: str, size: int) -> None:
+    graph = Graph({"batch": (1, 8)})
+    with graph.entry("main"):
+        batch = graph.symbol("batch")
+        logits, position = graph.input("logits", (batch, size), "f32"), graph.input("position", (batch,), "i64")
+        graph.output("token", sampling.sample(logits, sampling.parameters(graph, batch), position))
+    artifact = compile_module(graph.module, find_target(target), {})
+    samplers = [Sampler(p) for p in (
+        SamplingParams(temperature=1.0, seed=1), SamplingParams(), SamplingParams(temperature=3.0, seed=-2, top_k=20),
+        SamplingParams(temperature=1.5, seed=5, top_p=0.7), SamplingParams(temperature=0.5, seed=6, min_p=0.1, top_k=7))]
+    values, places = np.stack([normal(size) + i for i in range(len(samplers))]), np.arange(1000, 1000 + len(samplers))
+    arguments = {n: np.concatenate([s.arguments[n] for s in samplers]) for n in samplers[0].arguments}
+    program = CpuProgram(artifact, [], 1) if target == "cpu" else SimulatedGpu(artifact, {})
+    got = program.run("main", {"logits": values, "position": places, **arguments}, {"batch": len(samplers)})["token"]
+    assert got.tolist() == [s.choose(row, int(place)) for s, row, place in zip(samplers, values, places, strict=True)]

@@ -23,7 +23,7 @@ def record_model(config: ModelConfig, dtype: str, context: int, chunks: Sequence
 
     Prefill takes up to `chunks[0]` tokens at once; each further length N, ascending, has an entry `prefill_N` with kernels for
     prompts of about that length. With a `batch` above 1, the cache has as many slots, one of which the other entries work on,
-    and `decode_batch` takes the next token of several sequences.
+    and `decode_batch` and `sample_batch` take the next token of several sequences.
     """
     several = {"batch": (1, batch), "slot": (0, batch - 1)} if batch > 1 else {}
     names = ["", *(f"_{n}" for n in chunks[1:])]
@@ -42,9 +42,10 @@ def record_model(config: ModelConfig, dtype: str, context: int, chunks: Sequence
         entry(f"prefill{name}", graph.symbol(f"seq{name}"), "last")
     entry("score", graph.symbol("seq"), "all")
     if several:
-        with graph.entry("decode_batch"):
-            together = llama.Sequences(graph.symbol("batch"), past, context, batch, together=True)
-            llama.record(graph, config, dtype, together, "last")
+        together = llama.Sequences(graph.symbol("batch"), past, context, batch, together=True)
+        for name, outputs in (("decode_batch", "last"), ("sample_batch", "sample")):
+            with graph.entry(name):
+                llama.record(graph, config, dtype, together, outputs)
     return graph
 
 

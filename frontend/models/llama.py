@@ -42,7 +42,7 @@ def record(graph: Graph, config: ModelConfig, dtype: str, sequences: Sequences, 
     Outputs, by `outputs`: "last" gives `logits` f32 (vocabulary) of the last token and `token`, i32 (1), its argmax
     (fed back as the next step's input where there is one token, with the position); "sample" is the same with a token that is
     drawn, see `frontend/sampling.py` for its inputs; "all" gives `logits` f32 (tokens, vocabulary). Of several sequences "last"
-    gives all of them: `logits` f32 (tokens, vocabulary), `token` and `positions` i32 (tokens), fed back.
+    and "sample" give all of them: `logits` f32 (tokens, vocabulary), `token` and `positions` i32 (tokens), fed back.
     Weights have `dtype`, norms and the residual stream are f32.
     """
     length, past, total = sequences.tokens, sequences.past, sequences.total
@@ -111,7 +111,9 @@ def record(graph: Graph, config: ModelConfig, dtype: str, sequences: Sequences, 
     if positions is None:
         logits = logits.reshape(config.vocab_size).contiguous()
     graph.output("logits", logits)
-    if outputs == "sample":
+    if outputs == "sample" and positions is not None:
+        token = sampling.sample(logits, sampling.parameters(graph, length), positions.cast("i64") + 1)
+    elif outputs == "sample":
         token = sampling.sample(logits, sampling.parameters(graph), graph.index(total, "i64")).reshape(1)
     else:
         token = nn.argmax(logits).reshape(1 if positions is None else length)

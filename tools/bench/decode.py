@@ -36,11 +36,12 @@ def measure(name: str, target: str, dtype: str, context: int, repeats: int, kern
     manifest = artifact.manifest
     program = CudaProgram(artifact, load_weights(manifest, random_weights(manifest, config), 8))
     tokens, symbols = {"tokens": np.full(batch, 7, np.int32)}, {"past": first}
+    if entry == "sample":
+        sampler = Sampler(SamplingParams(temperature=0.8, top_k=50, top_p=0.95, seed=1))
+        tokens |= {name: np.repeat(value, batch) for name, value in sampler.arguments.items()}
     if batch > 1:
-        entry, symbols = "decode_batch", {"past": first, "batch": batch}
+        entry, symbols = f"{entry}_batch", {"past": first, "batch": batch}
         tokens["positions"] = np.full(batch, first, np.int32)
-    elif entry == "sample":
-        tokens |= Sampler(SamplingParams(temperature=0.8, top_k=50, top_p=0.95, seed=1)).arguments
     median = statistics.median(program.time(entry, tokens, symbols, repeats)[5:])
     read = bytes_of_a_token(manifest, config, dtype, context, batch)
     launches = [kernel for kernel, _ in manifest.entries[entry].launches]
