@@ -377,12 +377,13 @@ class DotShared(Tile.Operation, name="dot_shared", traits=[Pure]):
     there or, for tensor cores, a tile of this program's threads.
 
     The rows of lhs and rhs run along the function's axes `lhs_rows` and `rhs_rows`, last fastest; acc is a tile over both.
-    With `transposed`, rhs lies in memory as (k, n).
+    With `transposed`, rhs lies in memory as (k, n); with `lhs_transposed`, lhs as (k, m).
     """
 
     lhs_rows: Attr[list[int]]
     rhs_rows: Attr[list[int]]
     transposed: Attr[bool] = None
+    lhs_transposed: Attr[bool] = None
     lhs: Operand[Any]
     rhs: Operand[ir.MemRefType]
     acc: Operand[Vector]
@@ -396,7 +397,7 @@ class DotShared(Tile.Operation, name="dot_shared", traits=[Pure]):
             m, depth = None, prod(ir.VectorType(self.lhs.type).shape) // prod(shape[a] for a in self.lhs_rows)
         else:
             _check_shared("lhs", self.lhs, 2)
-            m, depth = ir.MemRefType(self.lhs.type).shape
+            m, depth = list(ir.MemRefType(self.lhs.type).shape)[::-1 if self.lhs_transposed else 1]
         for what, operand, rows, axes in (("lhs", self.lhs, m, self.lhs_rows), ("rhs", self.rhs, n, self.rhs_rows)):
             if rows not in (None, prod(shape[a] for a in axes)):
                 raise VerifyError(f"{what} must have {prod(shape[a] for a in axes)} rows, those of acc along {list(axes)}, "

@@ -124,8 +124,8 @@ def reach(distance: Tensor, weight: Tensor, given: Parameters) -> Tensor:
 def _search(state: Tensor, distance: Tensor, values: Tensor, wanted: Tensor) -> Tensor:
     """BITS * SUMS more bits of the largest threshold below which `values`, (V) or (B, V), sum to less than `wanted`.
 
-    The state, i64 in the shape of `wanted`, is the bits found, in place, times 2^32, and the unit of the next bits' lowest: so that all
-    steps of a search are one kernel. In the end the unit is 0.
+    The state, i64 in the shape of `wanted`, is the bits found, in place, times 2^32, and the unit of the next bits' lowest: so
+    that all steps of a search are one kernel. In the end the unit is 0.
     """
     graph = distance.graph
     none = graph.constant(0, values.dtype)

@@ -191,7 +191,7 @@ class CopiedTiles(SharedProducts):
             raise PassFailure("the layout of a tile is not that of tensor cores' results", op.operation.location)
         depth = ir.MemRefType(op.rhs.type).shape[0 if op.transposed else 1]
         right = self._matrices(op.rhs, column, 4, bool(op.transposed))
-        left = None if op.lhs in self.tiles else self._matrices(op.lhs, row, 8, False)
+        left = None if op.lhs in self.tiles else self._matrices(op.lhs, row, 8, bool(op.lhs_transposed))
         steps = {a: prod(self.schedule.axes[b].tile for b in columns[i + 1:]) for i, a in enumerate(columns)}
         sums = {at: self._scalars(value) for at, value in acc.values.items()}
         own = self._words_of_rows(op) if left is None else {}
@@ -233,12 +233,13 @@ class CopiedTiles(SharedProducts):
         if dealt.warps > 1:
             registers = dealt.tile // dealt.warps // 8
             if transposed and registers & (registers - 1):
-                raise PassFailure("columns of a product must be dealt to warps in powers of two", ir.Location.current)
+                raise PassFailure("what lies across the depth must be dealt to warps in powers of two", ir.Location.current)
             warp = arith.divui(self.coordinates[axis], self._index(lanes))
             first = self._scaled(warp, dealt.tile // dealt.warps)
-        if transposed:  # along the depth by rows, along the columns by places
-            row = arith.addi(inside, self._scaled(odd, 8))
-            place = arith.addi(arith.divui(first, self._index(8)), high)
+        if transposed:  # along the depth by rows, along what is kept by places
+            deep, further = (odd, high) if lanes == 4 else (high, odd)
+            row = arith.addi(inside, self._scaled(deep, 8))
+            place = arith.addi(arith.divui(first, self._index(8)), further)
             block, place = arith.divui(place, self._index(PLACES)), arith.remui(place, self._index(PLACES))
             row = arith.addi(row, self._scaled(block, ir.MemRefType(slot.type).shape[0]))
         elif lanes == 4:

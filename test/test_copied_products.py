@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tilec.frontend import nn
-from tilec.frontend.tensor import Graph
+from tilec.frontend.tensor import Graph, Tensor
 from tilec.pipelines.compiler import compile_module
 from tilec.pipelines.targets import find_target
 from tilec.runtime.artifact import Artifact
@@ -83,6 +83,33 @@ def test_every_generation_copies(target: str, dtype: str) -> None:
     artifact = compiled(program, target)
     assert is_copied(artifact)
     check_product(simulate(program, artifact)["y"], program.inputs["x"], program.inputs["w"], "f32")
+
+
+def product_of(p: Program, x: Tensor, w: Tensor) -> None:
+    """x (..., M, K) and w (..., K, N)"""
+    p.output("y", x.unsqueeze(-2).mul(w.transpose(-2, -1).unsqueeze(-3), "f32").sum(-1))
+
+
+LAYOUTS: dict[str, Callable[[Program, str], None]] = {  # what lies as it comes in neither operand or in one
+    "weights as (k, n)": lambda p, t: product_of(p, normal(p, "x", (seq(p), 200), t), normal(p, "w", (200, 136), t, "weight")),
+    "rows as (k, m)": lambda p, t: product_of(
+        p, normal(p, "x", (200, seq(p)), t).transpose(0, 1), normal(p, "w", (200, 136), t, "weight")),
+    "several": lambda p, t: product_of(p, normal(p, "x", (3, seq(p), 136), t), normal(p, "w", (3, 136, 72), t, "weight")),
+    "a depth of any length": lambda p, t: product_of(p, normal(p, "x", (seq(p), seq(p)), t), normal(p, "w", (seq(p), 72), t)),
+    "a part of each row": lambda p, t: product_of(
+        p, normal(p, "x", (seq(p), 264), t)[:, 16:216], normal(p, "w", (200, 136), t, "weight")),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(("dtype", "target"), [("bf16", "sm_80"), ("f16", "sm_90a"), ("f32", "sm_89"), ("f32", "sm_90a")])
+def test_operands_lie_in_any_order(name: str, dtype: str, target: str) -> None:
+    """Also on Hopper, whose own products want an order, are they copied."""
+    program = recorded(lambda p: LAYOUTS[name](p, dtype), 100, 77)
+    expected = program.expected()
+    artifact = compiled(program, target)
+    assert (COPY in text_of(artifact) or "bulk.tensor" in text_of(artifact)) == (dtype != "f32" or "(k, m)" not in name)
+    expected.check(simulate(program, artifact))
 
 
 @pytest.mark.parametrize("record", EPILOGUES, ids=lambda record: record.__name__)
@@ -237,3 +264,15 @@ def test_a_mistake_is_found(long_product: tuple[Program, Artifact], name: str) -
 def test_three_turns_are_fetched_before_the_loop(long_product: tuple[Program, Artifact]) -> None:
     text = text_of(long_product[1])
     assert len(re.findall(r"cp\.async\.commit_group", text)) == 4  # and one in each turn
+
+
+def test_a_copy_that_does_not_wait_for_the_kernel_before_is_found() -> None:
+    """Since Hopper a kernel starts before the one before it has ended."""
+    program = recorded(lambda p: p.output("y", projection(p, projection(p, rows(p)).cast("bf16"), "w2", 72)))
+    expected = program.expected()
+    artifact = compiled(program, "sm_120a")
+    (_, _), (last, _) = artifact.manifest.entries["main"].launches
+    expected.check(simulate(program, artifact))
+    broken = edited(artifact, artifact.manifest.kernels[last].file, r"griddepcontrol\.wait;", "", 0)
+    with pytest.raises(Fault, match=r"griddepcontrol\.wait"):
+        simulate(program, broken)

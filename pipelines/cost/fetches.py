@@ -47,12 +47,12 @@ def lies_across(access: Access, column: int, k: int, depth: int, structure: Stru
     return offset.constant == 0 and all(c % min(planes) == 0 for c in (*planes, total) if planes)
 
 
-def in_pieces(access: Access, axis: int, structure: Structure) -> bool:
-    """Whether a 16-bit operand can be copied in 16 bytes along an axis: contiguous, and all else multiples of 16 bytes."""
+def in_pieces(access: Access, axis: int, structure: Structure, step: int = F16_STEP) -> bool:
+    """Whether an operand can be copied in 16 bytes, `step` elements, along an axis: contiguous, and all else multiples."""
     offset = access.offset
     others = [c for atom, c in offset.terms if atom != Dim(axis)]
     return Dim(axis) not in offset.nonlinear_atoms() and is_contiguous(offset, [(axis, 2)], structure.ranges) and \
-        not any(c % F16_STEP for c in (*others, offset.constant))
+        not any(c % step for c in (*others, offset.constant))
 
 
 def is_run(accesses: Sequence[Access], tiles: dict[int, int]) -> bool:

@@ -9,7 +9,7 @@ from math import prod
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, FloorDiv, Linear, dim, linear
 from tilec.dialects.schedule import Axis, Schedule
-from tilec.pipelines.cost.fetches import in_pieces, is_run, lies_across, lies_along
+from tilec.pipelines.cost.fetches import F32_STEP, in_pieces, is_run, lies_across, lies_along
 from tilec.pipelines.cost.multiply_adds import (
     COLUMNS_OF_THREADS,
     DEPTH,
@@ -396,7 +396,7 @@ class GpuPlan(Plan):
         stage = s.stages[0]
         rows = [a for a in roles.left if s.extents[a] != linear(1)]
         columns = [a for a in roles.right if s.extents[a] != linear(1)]
-        if self.target.wgmma or len(s.stages) != 1 or s.inner or s.nested or len(rows) != 1 or not columns or \
+        if len(s.stages) != 1 or s.inner or s.nested or len(rows) != 1 or not columns or \
                 len(roles.reduced) != 1 or not all(r.contraction for r in stage) or largest(s, rows[0]) <= FEW_ROWS or \
                 rows[0] in s.mirrored:
             return None
@@ -406,8 +406,8 @@ class GpuPlan(Plan):
                     {str(primop.element_type(v)) for v in product.operands} - {"bf16", "f16"}:
                 return None
             left, right = contraction_operands(s, reduction)
-            across = not all(in_pieces(a, k, s) for a in right)
-            if not all(in_pieces(a, k, s) for a in left) or (across and not all(in_pieces(a, columns[-1], s) for a in right)):
+            if not all(all(in_pieces(a, k, s) for a in side) or all(in_pieces(a, kept, s) for a in side)
+                       for side, kept in ((left, rows[0]), (right, columns[-1]))):
                 return None
         programs, shared = self._tensor_programs, self.target.shared_bytes
         options = [(t.cycles(programs(rows[0], columns, t.height, t.width), largest(s, k), self.target.multiprocessors),
@@ -450,12 +450,20 @@ class GpuPlan(Plan):
                 return None
             left, right = contraction_operands(s, reduction)
             lefts, rights = [*lefts, *left], [*rights, *right]
-        across = len(columns) == 1 and all(lies_across(a, columns[0], k, DEPTH, s) for a in rights)
-        if not lefts or not rights or not all(lies_along(a, row, k, DEPTH, s) for a in lefts) or \
-                not (across or all(lies_along(a, columns[-1], k, DEPTH, s) for a in rights)):
+        if not lefts or not rights:
+            return None
+        by_tma = all(lies_along(a, row, k, DEPTH, s) for a in lefts)
+        by_all = all(in_pieces(a, k, s, F32_STEP) for a in lefts)
+        ways = (  # copied by all threads, across the depth, and whether that can be; roles need registers to hand over
+            (False, False, self.target.wgmma and by_tma and all(lies_along(a, columns[-1], k, DEPTH, s) for a in rights)),
+            (False, True, self.target.wgmma and by_tma and len(columns) == 1 and all(
+                lies_across(a, columns[0], k, DEPTH, s) for a in rights)),
+            (True, False, by_all and all(in_pieces(a, k, s, F32_STEP) for a in rights)),
+            (True, True, by_all and len(columns) == 1 and all(in_pieces(a, columns[0], s, F32_STEP) for a in rights)))
+        copied, across = next((way[:2] for way in ways if way[2]), (None, None))
+        if copied is None:
             return None
         steps, sms, shared = -(-largest(s, k) // DEPTH), self.target.multiprocessors, self.target.shared_bytes
-        copied = not self.target.wgmma  # by all threads: others would need registers that they could not give back
         timed: list[tuple[float, Tiling]] = []
         for t in tilings(len(stage)):
             tiles = self._tiles_of(columns, t.width)

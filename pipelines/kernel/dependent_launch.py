@@ -72,7 +72,8 @@ def _is_constant_load(op: ir.OpView, table: ir.Value) -> bool:
 def _touches_written_memory(op: ir.OpView, table: ir.Value) -> bool:
     if len(op.operation.regions):
         return any(_touches_written_memory(o, table) for r in op.operation.regions for b in r.blocks for o in b.operations)
-    return isinstance(op, kernel.LoadGlobal | kernel.StoreGlobal | kernel.TmaLoad) and not _is_constant_load(op, table)
+    reads = kernel.LoadGlobal | kernel.StoreGlobal | kernel.TmaLoad | kernel.CopyAsync
+    return isinstance(op, reads) and not _is_constant_load(op, table)
 
 
 def _hoist_weights(block: ir.Block, wait: ir.OpView, table: ir.Value, known: set[ir.Value]) -> None:

@@ -218,7 +218,7 @@ def _operand(value: ir.Value, dot: tile.Dot, schedule: Schedule) -> _Operand:
     offset = offset_of(map_results(load.map), list(ir.MemRefType(load.source.type).shape))
     wide = [i for i, n in enumerate(value.type.shape) if n > 1]
     column = next((i for i in wide if offset.coefficient(Dim(i)) == 1), None)
-    if column is None or (value == dot.lhs and column != reduced):
+    if column is None or (value == dot.lhs and column != reduced and not (schedule.copied and schedule.tensor)):
         raise PassFailure("an operand of a product on tensor cores must be contiguous in memory", dot.operation.location)
     cluster = schedule.axes[reduced].cluster
     if cluster > 1 and column != reduced:
@@ -251,9 +251,13 @@ def _replace(dot: tile.Dot, slots: dict[ir.Value, ir.Value], schedule: Schedule)
     columns = [*right.rows, right.column]
     columns.remove(right.reduced)
     rows = [i for i, n in enumerate(dot.lhs.type.shape) if n > 1 and i != right.reduced]
+    left = _operand(dot.lhs, dot, schedule) if dot.lhs in slots else None
+    if left is not None and left.transposed:
+        rows = [*(a for a in left.rows if a != left.reduced), left.column]
     with dot.operation.location, ir.InsertionPoint(dot):
         made = tile.DotShared(
             lhs_rows=rows, rhs_rows=columns, transposed=True if right.transposed else None,
+            lhs_transposed=True if left is not None and left.transposed else None,
             lhs=slots.get(dot.lhs, dot.lhs), rhs=slots[dot.rhs], acc=dot.acc, result=dot.result.type)
     dot.result.replace_all_uses_with(made.result)
     dot.operation.erase()

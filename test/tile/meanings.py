@@ -367,7 +367,7 @@ def _dot_shared(op: tile.DotShared, schedule: Schedule) -> Execute:
     def execute(program: Program, lhs: Slot | Array, rhs: Slot, acc: Array) -> Array:
         program.products.append(tuple(side for side in (lhs, rhs) if isinstance(side, Slot)))
         if isinstance(lhs, Slot):
-            left = lhs.read()
+            left = lhs.read().T if op.lhs_transposed else lhs.read()
         else:
             left = lhs.transpose([*rows, *(a for a in range(len(shape)) if a not in rows)]).reshape(height, -1)
         right = rhs.read().T if transposed else rhs.read()
