@@ -107,6 +107,10 @@ class Linear:
                 found |= atom.numerator.atoms()
         return found
 
+    def count_terms(self) -> int:
+        """How many terms there are, also those inside floordiv and mod."""
+        return sum(1 + a.numerator.count_terms() if isinstance(a, FloorDiv | Mod) else 1 for a, _ in self.terms)
+
     def __add__(self, other: Linear | int) -> Linear:
         other = linear(other)
         terms = dict(self.terms)

@@ -42,6 +42,7 @@ from tilec.errors import TilecError
 
 Extent = Linear | int
 LOG2_E = 1.4426950408889634
+MOST_TERMS = 16  # of all indices and conditions of a view: reshapes of permuted reshapes can double them, so then it is copied
 _HERE = str(Path(__file__).parent)
 
 
@@ -221,6 +222,8 @@ class Tensor:
             bounds = range_of(e, ranges)
             if not bounds or bounds[0] < 0:
                 undecided.append(e)
+        if sum(e.count_terms() for e in (*view, *undecided)) > MOST_TERMS and not self._is_whole():
+            return self.contiguous()._viewed(shape, mapping, bound)
         return Tensor(self.graph, self.value, extents, view, tuple(undecided))
 
     def permute(self, *order: int) -> Tensor:
@@ -260,6 +263,8 @@ class Tensor:
     def expand(self, *shape: Extent) -> Tensor:
         """Broadcasts as NumPy does: new leading dimensions, and stretched dimensions of extent 1."""
         extents = tuple(linear(e) for e in shape)
+        if extents == self.shape:
+            return self
         lead = len(extents) - self.rank
         if lead < 0:
             raise ShapeError(f"cannot broadcast {_text(self.shape)} to the lower rank of {_text(extents)}")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeVar
 
+from mlir import ir
+
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, linear, range_of
 from tilec.dialects.schedule import Axis, Schedule
@@ -47,15 +49,16 @@ def contraction_operands(structure: Structure, reduction: Reduction) -> tuple[li
     return sides[0], sides[1]
 
 
-def _buffers_below(value: object) -> list:
-    found, pending = [], [value]
+def _buffers_below(value: ir.Value) -> set[ir.Value]:
+    found, seen, pending = set[ir.Value](), {value}, [value]
     while pending:
         current = pending.pop()
         op = defining_op(current)
         if op is None or is_row(op):
-            found.append(current)
-        else:
-            pending += list(op.operands)
+            found.add(current)
+            continue
+        pending += [v for v in dict.fromkeys(op.operands) if v not in seen]
+        seen.update(op.operands)
     return found
 
 

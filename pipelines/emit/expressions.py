@@ -53,7 +53,7 @@ class Expressions:
         """Operand k of an op at a point, zero where its bound excludes the element."""
         bound = tuple(e for e in operand_bound(op, k, point, self.ranges) if not self._always(e))
         guards = self.guards
-        self.guards = guards + bound
+        self.guards = (*guards, *(e for e in bound if e not in guards))
         value = self._evaluate(op.operands[k], operand_index(op, k, point, self.ranges))
         self.guards = guards
         return self._select_guard(bound, value, 0)
@@ -145,24 +145,30 @@ class Expressions:
 
     def _axes_below(self, value: ir.Value, index: Index) -> set[int]:
         """The axes along which an expression varies."""
-        op = defining_op(value)
-        if op is None or is_row(op):
-            return self._axes_of(index)
-        if op in self.structure.nested:
-            own, parallel, dims = iter(self.structure.nested[op]), iter(index), list(op.dims)
-            point = tuple(dim(next(own)) if d in dims else next(parallel) for d in range(len(primop.space_of(op))))
-            return self._axes_below(op.operand, operand_index(op, 0, point, self.ranges)) - set(self.structure.nested[op])
-        if isinstance(op, REDUCTIONS):
-            return {a for a, n in enumerate(self.reduced[op].type.shape) if n > 1}
-        if isinstance(op, primop.Iota):
-            return self._axes_of(index)
-        axes: set[int] = set()
-        for k, operand in enumerate(op.operands):
-            point = (*index, Linear()) if isinstance(op, primop.Gather) and k == 0 else index
-            axes |= self._axes_below(operand, operand_index(op, k, point, self.ranges))
-            bound = operand_bound(op, k, index, self.ranges)
-            axes |= self._axes_of([e for e in bound if not self._always(e)])
-        return axes
+        place = (value, index, frozenset[int]())  # with the axes that nested reductions above have reduced
+        found, seen, pending = set[int](), set[tuple[ir.Value, Index, frozenset[int]]](), [place]
+        while pending:
+            place = pending.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            value, index, reduced = place
+            op = defining_op(value)
+            if op is None or is_row(op) or isinstance(op, primop.Iota):
+                found |= self._axes_of(index) - reduced
+            elif op in self.structure.nested:
+                own, parallel, dims = iter(self.structure.nested[op]), iter(index), list(op.dims)
+                point = tuple(dim(next(own)) if d in dims else next(parallel) for d in range(len(primop.space_of(op))))
+                pending.append((op.operand, operand_index(op, 0, point, self.ranges), reduced | {*self.structure.nested[op]}))
+            elif isinstance(op, REDUCTIONS):
+                found |= {a for a, n in enumerate(self.reduced[op].type.shape) if n > 1} - reduced
+            else:
+                for k, operand in enumerate(op.operands):
+                    point = (*index, Linear()) if isinstance(op, primop.Gather) and k == 0 else index
+                    pending.append((operand, operand_index(op, k, point, self.ranges), reduced))
+                    bound = operand_bound(op, k, index, self.ranges)
+                    found |= self._axes_of([e for e in bound if not self._always(e)]) - reduced
+        return found
 
     def _shape(self, axes: set[int]) -> list[int]:
         return [self.tiles[a] if a in axes else 1 for a in range(self.rank)]

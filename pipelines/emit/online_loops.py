@@ -11,7 +11,15 @@ from tilec.pipelines.emit.reductions import Reductions, Span
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.online_reductions import Chain, below_cast, match_power
 from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.primop.structure import Index, Reduction, defining_op, is_contiguous, operand_bound, operand_index
+from tilec.pipelines.primop.structure import (
+    Index,
+    Reduction,
+    defining_op,
+    dependent_on,
+    is_contiguous,
+    operand_bound,
+    operand_index,
+)
 
 
 def exp2_of_factor(value: ir.Value) -> ir.Value:
@@ -117,11 +125,12 @@ class OnlineLoops(Reductions):
 
     def _accumulate_online(self, stage: list[Reduction], values: list[ir.Value]) -> list[ir.Value]:
         maximum, chain = stage[0], self._chain(stage)
+        late = dependent_on(body_of(self.structure.function).operations, [maximum.op])
         for reduction in stage[1:]:  # what does not wait for the maximum is read now
             if reduction.contraction:
                 product, index = defining_op(reduction.op.operand), operand_index(reduction.op, 0, reduction.point, self.ranges)
                 for k, operand in enumerate(product.operands):
-                    if not self._depends_on(operand, maximum.op):
+                    if defining_op(operand) not in late:
                         self._operand(product, k, index)
         larger = self._accumulated(maximum, values[0])
         mend = self._mend(chain, maximum, values[0], larger)
@@ -132,10 +141,6 @@ class OnlineLoops(Reductions):
                 mended = arith.mulf(*self._aligned(value, mend))
                 result.append(self._accumulated(reduction, mended))
         return result
-
-    def _depends_on(self, value: ir.Value, reduction: ir.OpView) -> bool:
-        op = defining_op(value)
-        return op is not None and (op == reduction or any(self._depends_on(v, reduction) for v in op.operands))
 
     def _chain(self, stage: list[Reduction]) -> Chain:
         for reduction in stage[1:]:
@@ -189,11 +194,13 @@ class OnlineLoops(Reductions):
         """Conditions under which the scores of a chain are -inf: `axis - rest >= 0` or `rest - axis >= 0`."""
         maximum = self.structure.stages[0][0]
         pending, found = [(maximum.op.operand, operand_index(maximum.op, 0, maximum.point, self.ranges))], []
+        seen = set()
         while pending:
             value, point = pending.pop()
             op = defining_op(value)
-            if not isinstance(op, primop.Add):
+            if not isinstance(op, primop.Add) or (value, point) in seen:
                 continue
+            seen.add((value, point))
             for k, operand in enumerate(op.operands):
                 constant = defining_op(operand)
                 bound = operand_bound(op, k, point, self.ranges)

@@ -13,6 +13,7 @@ one of these rules makes it a root of its own:
    None of 2 to 5 holds inside a chain that `primop-online-reductions` marked: one loop computes it.
 6. A value that several kernels use is recomputed in each if that costs a few elementwise ops, otherwise materialised.
 7. What `primop-stage-rows` marked is part of every kernel that uses it.
+8. A value that a kernel would evaluate at too many points, or too deep inside (see `reads.py`), is materialised.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tilec.dialects import primop
 from tilec.dialects.index_expr import Atom, Dim, Linear, Mod, Ranges, Symbol, dim, linear, map_results, range_of, substitute
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, erase, extents_of, fresh_name, functions, outline, scope_name
+from tilec.pipelines.primop.reads import MOST_REDUCTIONS, Point, Reads, operand_reads, union
 
 ONLINE = "primop.online"  # set by primop-online-reductions: the op belongs to a chain that one loop computes
 STAGED = "primop.staged"  # set by primop-stage-rows: "row" on what every program makes for itself, "part" on what is below
@@ -112,6 +114,7 @@ class _Facts:
     rows: frozenset[int] | None = None  # of a reduction: the dimensions of its kernel's root along which its result varies
     in_body: bool = False  # evaluated for every element that some reduction of its kernel reads
     in_contraction: bool = False
+    reads: dict[int, Reads] = field(default_factory=dict)  # by the root of each of its kernels
     splits: dict[int, int] | None = None  # of a root: how the views of its contractions take its dimensions apart
 
 
@@ -138,9 +141,12 @@ def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int) -> None:
             continue
         uses = [(number[use.owner.results[0]], use.operand_number) for use in ops[i].result.uses
                 if use.owner.operation.parent == chunk.operation and use.owner.name != "func.return"]
-        if STAGED not in ops[i].operation.attributes and _is_root(ops, facts, i, uses, recompute):
+        facts[i].reads = _reads(ops, facts, uses)
+        if _is_crowded(ops[i], facts[i]) or (
+                STAGED not in ops[i].operation.attributes and _is_root(ops, facts, i, uses, recompute)):
             roots.append(i)
             facts[i].groups = {i}
+            facts[i].reads = {i: Reads(frozenset([Point(whole_index(_root_extents(ops[i])))]))}
             facts[i].rows = _live(ops[i]) if isinstance(ops[i], REDUCTIONS) else None
         else:
             facts[i].groups = set().union(*(facts[u].groups for u, _ in uses))
@@ -196,6 +202,24 @@ def _facts(ops: list[ir.OpView], number: dict[ir.Value, int]) -> list[_Facts]:
     return facts
 
 
+def _reads(ops: list[ir.OpView], facts: list[_Facts], uses: list[tuple[int, int]]) -> dict[int, Reads]:
+    """Where the kernels of a value's users would read it."""
+    found: dict[int, list[Reads]] = {}
+    for u, k in uses:
+        if not (isinstance(ops[u], primop.Gather | primop.Scatter) and k == 0):  # at computed places
+            for root, reads in facts[u].reads.items():
+                found.setdefault(root, []).append(operand_reads(ops[u], k, reads))
+    return {root: union(several) for root, several in found.items()}
+
+
+def _is_crowded(op: ir.OpView, fact: _Facts) -> bool:
+    """Rule 8. What joins the reductions of a chain that one loop computes cannot be told apart from it."""
+    if ONLINE in op.operation.attributes and fact.reduced:
+        return False
+    return any(reads.too_many or any(operand_reads(op, k, reads).too_long for k in range(len(op.operands)))
+               for reads in fact.reads.values())
+
+
 def _is_root(ops: list[ir.OpView], facts: list[_Facts], i: int, uses: list[tuple[int, int]], recompute: int) -> bool:
     op, fact = ops[i], facts[i]
     users = [ops[u] for u, _ in uses]
@@ -246,8 +270,9 @@ def whole_index(extents: Sequence[Linear]) -> tuple[Linear, ...]:
 
 
 def _same_rows(facts: list[_Facts], fact: _Facts, groups: set[int]) -> bool:
-    """Whether the reductions that have joined the kernel so far have the rows of this one."""
-    return all(other.rows in (None, fact.rows) for other in facts if other is not fact and other.groups == groups)
+    """Whether the reductions that have joined the kernel so far have the rows of this one, and are not too many."""
+    joined = [o.rows for o in facts if o is not fact and o.groups == groups and o.rows is not None]
+    return all(rows == fact.rows for rows in joined) and len(joined) < MOST_REDUCTIONS
 
 
 def _reaches_root(ops: list[ir.OpView], facts: list[_Facts], contraction: int, groups: set[int]) -> bool:
@@ -259,7 +284,7 @@ def _reaches_root(ops: list[ir.OpView], facts: list[_Facts], contraction: int, g
 def _is_accumulator(ops: list[ir.OpView], facts: list[_Facts], contraction: int, root: int) -> bool:
     """Whether a kernel reads a contraction's result at one place for every element of its root, or at its mirror images."""
     extents = _root_extents(ops[root])
-    views = _views(ops, facts, contraction, root)
+    views = facts[contraction].reads[root].views
     flips = [unflipped(e, constant_ranges(extents)) for view in views for e in view]
     same = {tuple(unflipped(e, constant_ranges(extents))[0] for e in view) for view in views}
     if len(same) != 1 or not is_bijection(next(iter(same)), extents, extents_of(ops[contraction].result)):
@@ -291,45 +316,13 @@ def splits_of(views: Collection[Sequence[Linear]]) -> dict[int, int] | None:
 
 def _broadcast_back(ops: list[ir.OpView], facts: list[_Facts], reduction: int, root: int) -> frozenset[int] | None:
     """The whole dimensions of its root along which a kernel reads a reduction's result, None if it reads it otherwise."""
-    top, views = ops[root], _views(ops, facts, reduction, root)
+    top, views = ops[root], facts[reduction].reads[root].views
     rank = len(_root_extents(top))
     if len(views) != 1:
         return None
     view = [e for e in next(iter(views)) if not e.is_constant]
     whole = all(len(e.terms) == 1 and e == dim(*_only_dim(e)) and _only_dim(e)[0] < rank for e in view)
     return frozenset(_only_dim(e)[0] for e in view) & _live(top) if whole and len(set(view)) == len(view) else None
-
-
-def _views(ops: list[ir.OpView], facts: list[_Facts], reduction: int, root: int) -> set[tuple[Linear, ...]]:
-    """Where a kernel reads a reduction's result, in terms of its root's dimensions."""
-    number = {result: i for i, o in enumerate(ops) for result in o.results}
-    views: set[tuple[Linear, ...]] = set()
-
-    def walk(i: int, index: tuple[Linear, ...], inside: bool) -> bool:
-        if i == reduction:
-            views.add(index)
-            return True
-        op = ops[i]
-        if isinstance(op, REDUCTIONS):
-            parallel = iter(index)
-            inner = iter(range(100, 200))  # names for reduced dimensions that cannot clash with the root's
-            dims = list(op.dims)
-            point = [dim(next(inner)) if d in dims else next(parallel) for d in range(len(primop.space_of(op)))]
-        else:
-            point = list(index)
-        for k, operand in enumerate(op.operands):
-            p = number.get(operand)
-            if p is None or (root not in facts[p].groups and p != reduction) or isinstance(ops[p], FREE):
-                continue
-            if isinstance(op, primop.Gather | primop.Scatter) and k == 0:
-                continue
-            replaced = {Dim(d): e for d, e in enumerate(point)}
-            if not walk(p, tuple(substitute(e, replaced) for e in map_results(op.maps[k])), inside):
-                return False
-        return True
-
-    walk(root, whole_index(_root_extents(ops[root])), False)
-    return views
 
 
 def _slice(ops: list[ir.OpView], number: dict[ir.Value, int], roots: set[int], root: int) -> list[ir.OpView]:

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from mlir import ir
 
 from tilec.dialects import primop
-from tilec.dialects.index_expr import Dim, Linear, dim, linear, make_map, substitute
+from tilec.dialects.index_expr import Dim, Linear, dim, identity, linear, make_map, substitute
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import ONLINE, is_contraction
 from tilec.pipelines.primop.outline import body_of, extents_of, functions
+from tilec.pipelines.primop.reads import Point, Reads, operand_reads, union
 from tilec.pipelines.primop.structure import defining_op, operand_index
 
 
@@ -175,18 +176,27 @@ def below_cast(value: ir.Value) -> ir.OpView | None:
 
 
 def _made_by_contraction(value: ir.Value) -> primop.Sum | None:
-    """The one contraction whose elementwise epilogue a value is."""
+    """The one contraction whose elementwise epilogue a value is, read once; what fusion would cut off is no epilogue."""
+    root = defining_op(value)
+    if root is None:
+        return None
+    ways = {root: 1}
+    reads = {root: Reads(frozenset([Point(identity(len(extents_of(value))))]))}
     found: list[primop.Sum] = []
-    pending = [value]
-    while pending:
-        op = defining_op(pending.pop())
-        if op is None or isinstance(op, primop.Constant | primop.Iota):
+    for op in reversed(list(root.operation.block.operations)):
+        if op not in ways or isinstance(op, primop.Constant | primop.Iota):
             continue
         if isinstance(op, primop.Sum | primop.Max | primop.Gather | primop.Scatter):
-            found += [op] if is_contraction(op) else [op, op]
+            found += [op] * (ways[op] if is_contraction(op) else 2)
             continue
-        pending += list(op.operands)
-    return found[0] if len(set(found)) == len(found) == 1 else None
+        if reads[op].too_many or reads[op].too_long:
+            return None
+        for k, operand in enumerate(op.operands):
+            inner = defining_op(operand)
+            if inner is not None:
+                ways[inner] = min(ways.get(inner, 0) + ways[op], 2)
+                reads[inner] = union([operand_reads(op, k, reads[op]), *([reads[inner]] if inner in reads else [])])
+    return found[0] if len(found) == 1 else None
 
 
 def _share(scores: primop.Sum) -> bool:

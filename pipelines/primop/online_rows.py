@@ -18,7 +18,7 @@ and where a row is -inf throughout: a sum of exponentials is then zero, also whe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -36,7 +36,7 @@ from tilec.pipelines.primop.structure import (
     Structure,
     analyse,
     defining_op,
-    needs,
+    dependent_on,
     operand_bound,
     operand_index,
 )
@@ -84,7 +84,8 @@ class OnlineRows(Pass):
         while len(stages) > 1:
             first, second = stages.pop(0), stages[0]
             earlier, axes = [r.op for r in first], first[0].axes
-            waiting = [r for r in second if depends(r.op, earlier)]
+            late = dependent_on(body_of(structure.function).operations, earlier)
+            waiting = [r for r in second if r.op in late]
             if axes != second[0].axes or len(axes) != 1 or _row_bytes(structure, axes[0]) <= self.near or \
                     any(match_mend(r, earlier, structure) is None for r in waiting):
                 continue
@@ -101,14 +102,10 @@ def _row_bytes(structure: Structure, axis: int) -> int:
     return bounds[1] * sum(ITEM_BYTES[str(primop.element_type(v))] for v in read)
 
 
-def depends(op: ir.OpView | None, others: Collection[ir.OpView]) -> bool:
-    """Whether an op is one of some others or computed from one."""
-    return op is not None and any(op == other or needs(op, other) for other in others)
-
-
 def match_mend(reduction: Reduction, earlier: Sequence[ir.OpView], structure: Structure) -> Factor | Squares | None:
     """How a reduction that needs earlier ones over the same axes can share their loop, None if it cannot."""
-    op, views = reduction.op, _Views(earlier, reduction, structure)
+    late = dependent_on(body_of(structure.function).operations, earlier)
+    op, views = reduction.op, _Views(earlier, frozenset(late), reduction, structure)
     if not isinstance(op, primop.Sum) or op.bounds is not None or str(primop.element_type(op.operand)) not in primop.FLOATS:
         return None
     summed, point = defining_op(op.operand), views.at(op, 0, reduction.point)
@@ -120,6 +117,7 @@ class _Views:
     """How a reduction reads what it is computed from, some of which is known only after earlier reductions."""
 
     earlier: Sequence[ir.OpView]
+    later: frozenset[ir.OpView]  # these and all that is computed from them
     reduction: Reduction
     structure: Structure
 
@@ -128,7 +126,7 @@ class _Views:
 
     def late(self, op: ir.OpView) -> int | None:
         """The one operand that is known late, None for none and for several."""
-        late = [k for k, v in enumerate(op.operands) if depends(defining_op(v), self.earlier)]
+        late = [k for k, v in enumerate(op.operands) if defining_op(v) in self.later]
         return late[0] if len(late) == 1 else None
 
     def once_a_row(self, op: ir.OpView, k: int, point: Index) -> bool:

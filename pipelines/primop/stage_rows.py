@@ -65,11 +65,13 @@ def _length(value: ir.Value) -> int | None:
 def _below(op: ir.OpView) -> list[ir.OpView]:
     """An op and what it alone is computed from, last first."""
     found = [op]
+    known = {op}
     for candidate in reversed(list(op.operation.block.operations)):
         inside = candidate.operation.name.startswith("primop.") and not isinstance(candidate, primop.Input | primop.Constant)
         uses = [use.owner for result in candidate.operation.results for use in result.uses]
-        if inside and candidate not in found and uses and all(any(u == f for f in found) for u in uses):
+        if inside and candidate not in known and uses and all(u in known for u in uses):
             found.append(candidate)
+            known.add(candidate)
     return found
 
 

@@ -11,7 +11,7 @@ evaluated for every element that another one reads is nested: it has no stage, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -287,12 +287,15 @@ def _collect(root: ir.OpView, index: Index, ranges: Ranges, order: list[ir.OpVie
     found: dict[ir.OpView, list[Index]] = {}
     constant: Ranges = {atom: bounds for atom, bounds in ranges.items() if isinstance(atom, Dim)}
 
+    seen: set[tuple[ir.OpView, Index]] = set()
+
     def walk(op: ir.OpView, index: Index) -> None:
+        if (op, index) in seen:
+            return
+        seen.add((op, index))
         point = index
         if isinstance(op, REDUCTIONS):
             views = found.setdefault(op, [])
-            if index in views:
-                return
             views.append(index)
             if len(views) > 1:
                 return
@@ -303,22 +306,32 @@ def _collect(root: ir.OpView, index: Index, ranges: Ranges, order: list[ir.OpVie
             inner = defining_op(operand)
             if inner is not None and not isinstance(inner, primop.Constant | primop.Iota) and not is_row(inner):
                 walk(inner, operand_index(op, k, point, ranges))
-        if isinstance(op, REDUCTIONS) and op not in order:
+        if isinstance(op, REDUCTIONS):
             order.append(op)
 
     walk(root, index)
     return found
 
 
+def dependent_on(ops: Iterable[ir.OpView], others: Collection[ir.OpView]) -> set[ir.OpView]:
+    """Those of some ops, in order, that are among some others or computed from one."""
+    found = set(others)
+    for op in ops:
+        if any(defining_op(v) in found for v in op.operands):
+            found.add(op)
+    return found
+
+
 def needs(op: ir.OpView, other: ir.OpView) -> bool:
     """Whether an op is computed from another."""
-    pending = [op]
+    seen, pending = set[ir.OpView](), [op]
     while pending:
         for operand in pending.pop().operands:
             inner = defining_op(operand)
-            if inner is not None:
+            if inner is not None and inner not in seen:
                 if inner == other:
                     return True
+                seen.add(inner)
                 pending.append(inner)
     return False
 
@@ -339,6 +352,7 @@ def _accesses(structure: Structure) -> Iterator[Access]:
     """Every direct read and write; gathers and scatters at their computed place count with index 0."""
     ranges = structure.ranges
     seen: set[tuple[ir.Value, Index]] = set()
+    visited: set[tuple[ir.OpView, Index]] = set()
     pending: list[tuple[ir.OpView, Index]] = [(structure.root, structure.point)]
     pending += [(r.op, r.point) for stage in structure.stages for r in stage]
     if isinstance(structure.root, REDUCTIONS):
@@ -347,6 +361,9 @@ def _accesses(structure: Structure) -> Iterator[Access]:
         pending += [(row.op, row.point), *((r.op, r.point) for r in row.reductions)]
     while pending:
         op, point = pending.pop()
+        if (op, point) in visited:
+            continue
+        visited.add((op, point))
         for k, operand in enumerate(op.operands):
             here = (*point, Linear()) if isinstance(op, primop.Gather | primop.Scatter) and k == 0 else point
             index = operand_index(op, k, here, ranges)

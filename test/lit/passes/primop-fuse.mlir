@@ -522,3 +522,72 @@ func.func private @staged(%x: tensor<1x64xf32> {primop.kind = "argument", primop
   %z = "primop.sum"(%b) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<1x32x64xf32>) -> tensor<1x32xf32>
   return %both, %y, %z : tensor<1x64xf32>, tensor<1x32xf32>, tensor<1x32xf32>
 }
+
+// -----
+
+#x64 = affine_map<() -> (64)>
+#x63 = affine_map<() -> (63)>
+#x61 = affine_map<() -> (61)>
+#x57 = affine_map<() -> (57)>
+#identity = affine_map<(i) -> (i)>
+
+// Rule 8: each sum of a value and its neighbour doubles the points at which what is below is evaluated. Eight are few.
+// CHECK-LABEL: func.func private @eight_points(
+// CHECK-NEXT: %[[Y:.*]] = call @eight_points_add(%arg0)
+// CHECK-NEXT: return %[[Y]]
+// CHECK: func.func private @eight_points_add(
+// CHECK-NEXT: primop.exp2
+func.func private @eight_points(%x: tensor<64xf32> {primop.kind = "argument", primop.shape = #x64}) -> tensor<57xf32> attributes {primop.chunk} {
+  %power = "primop.exp2"(%x) {space = #x64, maps = [#identity]} : (tensor<64xf32>) -> tensor<64xf32>
+  %a = "primop.add"(%power, %power) {space = #x63, maps = [#identity, affine_map<(i) -> (i + 1)>]} : (tensor<64xf32>, tensor<64xf32>) -> tensor<63xf32>
+  %b = "primop.add"(%a, %a) {space = #x61, maps = [#identity, affine_map<(i) -> (i + 2)>]} : (tensor<63xf32>, tensor<63xf32>) -> tensor<61xf32>
+  %c = "primop.add"(%b, %b) {space = #x57, maps = [#identity, affine_map<(i) -> (i + 4)>]} : (tensor<61xf32>, tensor<61xf32>) -> tensor<57xf32>
+  return %c : tensor<57xf32>
+}
+
+// -----
+
+#x64 = affine_map<() -> (64)>
+#x63 = affine_map<() -> (63)>
+#x61 = affine_map<() -> (61)>
+#x57 = affine_map<() -> (57)>
+#x49 = affine_map<() -> (49)>
+#identity = affine_map<(i) -> (i)>
+
+// Rule 8: sixteen are too many: the value is materialised, and the sums are evaluated as before.
+// CHECK-LABEL: func.func private @sixteen_points(
+// CHECK-NEXT: %[[POWER:.*]] = call @sixteen_points_exp2(%arg0)
+// CHECK-NEXT: %[[Y:.*]] = call @sixteen_points_add(%[[POWER]])
+// CHECK-NEXT: return %[[Y]]
+// CHECK: func.func private @sixteen_points_add(
+// CHECK-COUNT-4: primop.add
+func.func private @sixteen_points(%x: tensor<64xf32> {primop.kind = "argument", primop.shape = #x64}) -> tensor<49xf32> attributes {primop.chunk} {
+  %power = "primop.exp2"(%x) {space = #x64, maps = [#identity]} : (tensor<64xf32>) -> tensor<64xf32>
+  %a = "primop.add"(%power, %power) {space = #x63, maps = [#identity, affine_map<(i) -> (i + 1)>]} : (tensor<64xf32>, tensor<64xf32>) -> tensor<63xf32>
+  %b = "primop.add"(%a, %a) {space = #x61, maps = [#identity, affine_map<(i) -> (i + 2)>]} : (tensor<63xf32>, tensor<63xf32>) -> tensor<61xf32>
+  %c = "primop.add"(%b, %b) {space = #x57, maps = [#identity, affine_map<(i) -> (i + 4)>]} : (tensor<61xf32>, tensor<61xf32>) -> tensor<57xf32>
+  %d = "primop.add"(%c, %c) {space = #x49, maps = [#identity, affine_map<(i) -> (i + 8)>]} : (tensor<57xf32>, tensor<57xf32>) -> tensor<49xf32>
+  return %d : tensor<49xf32>
+}
+
+// -----
+
+#vector = affine_map<() -> (60)>
+#halves = affine_map<(i) -> ((i mod 6) * 10 + i floordiv 6)>
+#quarters = affine_map<(i) -> ((i mod 4) * 15 + i floordiv 4)>
+
+// Rule 8: a permuting view of a permuting view writes every index of the inner one twice. Two are read as one, the third
+// would be too long and is read from memory.
+// CHECK-LABEL: func.func private @permuted(
+// CHECK-NEXT: %[[POWER:.*]] = call @permuted_exp2(%arg0)
+// CHECK-NEXT: %[[Y:.*]] = call @permuted_sin(%[[POWER]])
+// CHECK-NEXT: return %[[Y]]
+// CHECK: func.func private @permuted_sin(
+// CHECK-NEXT: %[[ROOT:.*]] = "primop.sqrt"
+// CHECK-NEXT: "primop.sin"(%[[ROOT]])
+func.func private @permuted(%x: tensor<60xf32> {primop.kind = "argument", primop.shape = #vector}) -> tensor<60xf32> attributes {primop.chunk} {
+  %power = "primop.exp2"(%x) {space = #vector, maps = [#halves]} : (tensor<60xf32>) -> tensor<60xf32>
+  %root = "primop.sqrt"(%power) {space = #vector, maps = [#quarters]} : (tensor<60xf32>) -> tensor<60xf32>
+  %y = "primop.sin"(%root) {space = #vector, maps = [#halves]} : (tensor<60xf32>) -> tensor<60xf32>
+  return %y : tensor<60xf32>
+}
