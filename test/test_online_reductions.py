@@ -61,3 +61,26 @@ def test_scores_of_minus_infinity_throughout_give_zeros(monkeypatch: pytest.Monk
     rng = np.random.default_rng(0)
     given = {n: rng.standard_normal(s).astype(np.float32) for n, s in (("q", (1, 16)), ("k", (24, 16)), ("v", (24, 16)))}
     assert not program.run("main", given, {"n": 24})["y"].any()
+
+
+@pytest.mark.parametrize("kept", ["scores", "shares"])
+def test_what_is_a_result_as_well_is_made_apart(monkeypatch: pytest.MonkeyPatch, kept: str) -> None:
+    """One loop would keep neither scores nor shares."""
+    monkeypatch.setattr(pipeline, "primop_pipeline", lambda target: pipeline.PRIMOP)
+    graph = Graph({"n": (1, 24)})
+    with graph.entry("main"):
+        n = graph.symbol("n")
+        q, keys, values = (graph.input(name, s, "f32") for name, s in (("q", (1, 16)), ("k", (n, 16)), ("v", (n, 16))))
+        scores = q @ keys.transpose(0, 1)
+        shares = scores.softmax(-1)
+        graph.output("y", shares @ values)
+        graph.output("kept", scores if kept == "scores" else shares * 2.0)
+    program = CpuProgram(compile_module(graph.module, find_target("cpu"), {}), [], 1)
+    rng = np.random.default_rng(0)
+    given = {n: rng.standard_normal(s).astype(np.float32) for n, s in (("q", (1, 16)), ("k", (24, 16)), ("v", (24, 16)))}
+    results = program.run("main", given, {"n": 24})
+    want = given["q"] @ given["k"].T
+    powers = np.exp(want - want.max())
+    np.testing.assert_allclose(results["y"], powers / powers.sum() @ given["v"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(results["kept"], want if kept == "scores" else 2 * powers / powers.sum(), rtol=1e-4, atol=1e-5)
+    program.close()

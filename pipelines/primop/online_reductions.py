@@ -13,6 +13,7 @@ contraction that makes the s_j, whose tile then never reaches memory. `convert-p
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from mlir import ir
@@ -23,7 +24,7 @@ from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import ONLINE, is_contraction
 from tilec.pipelines.primop.outline import body_of, extents_of, functions
 from tilec.pipelines.primop.reads import Point, Reads, operand_reads, union
-from tilec.pipelines.primop.structure import defining_op, operand_index
+from tilec.pipelines.primop.structure import defining_op, dependent_on, operand_index
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,10 @@ class OnlineReductions(Pass):
             for found in [o for o in body_of(chunk).operations if isinstance(o, primop.Sum) and is_contraction(o)]:
                 total = self._factored(found, symbols) or found
                 chain = self._chain_below(total)
-                if chain is not None:
-                    _mark(chain, total)
+                links = _links(chain, total) if chain is not None else {}
+                if chain is not None and _is_apart(chain, total, links):
+                    for link in links:
+                        link.operation.attributes[ONLINE] = ir.UnitAttr.get(link.operation.context)
 
     def _factored(self, total: primop.Sum, symbols: int) -> primop.Sum | None:
         """Rewrites sum((p * r) * v), r constant along the sum, as sum(p * v) * r; returns the new sum.
@@ -210,28 +213,34 @@ def _share(scores: primop.Sum) -> bool:
     return bool(free & left - right) and bool(free & right - left)
 
 
-def _mark(chain: Chain, total: primop.Sum) -> None:
-    """Marks the sum and everything between it and the contraction that makes the s_j, and the sums beside it."""
-    mark = ir.UnitAttr.get(total.operation.context)
+def _links(chain: Chain, total: primop.Sum) -> dict[ir.OpView, None]:
+    """The sum and everything between it and the contraction that makes the s_j, and the sums beside it."""
+    product = defining_op(total.operand)
+    assert product is not None
+    links: dict[ir.OpView, None] = {product: None}
     pending: list[ir.OpView] = [total]
     pending += [use.owner for use in chain.power.result.uses if isinstance(use.owner, primop.Sum)]
     while pending:
         op = pending.pop()
-        if ONLINE in op.operation.attributes or isinstance(op, primop.Constant | primop.Iota):
+        if op in links or isinstance(op, primop.Constant | primop.Iota):
             continue
-        op.operation.attributes[ONLINE] = mark
-        if isinstance(op, primop.Sum) and is_contraction(op) and op.operation != total.operation:
+        links[op] = None
+        if isinstance(op, primop.Sum) and is_contraction(op) and op != total:
             continue  # the scores: what they multiply is read from memory
-        below = [total.operand] if op.operation == total.operation else list(op.operands)
-        if op.operation == total.operation:
-            product = defining_op(total.operand)
-            assert product is not None
-            product.operation.attributes[ONLINE] = mark
-            below = [v for v in product.operands if (op := below_cast(v)) is not None and op == chain.power]
-        for operand in below:
-            inner = defining_op(operand)
-            if inner is not None and _is_between(inner, chain):
-                pending.append(inner)
+        below = list(op.operands)
+        if op == total:
+            below = [v for v in product.operands if (made := below_cast(v)) is not None and made == chain.power]
+        pending += [inner for v in below if (inner := defining_op(v)) is not None and _is_between(inner, chain)]
+    return links
+
+
+def _is_apart(chain: Chain, total: primop.Sum, links: Collection[ir.OpView]) -> bool:
+    """Whether only the chain reads what lies between the s_j and its sums: one loop keeps none of it."""
+    scores = _made_by_contraction(chain.maximum.operand)
+    assert scores is not None, "a chain begins with a contraction"
+    late = dependent_on(total.operation.block.operations, [scores])
+    sums = [op for op in links if isinstance(op, primop.Sum) and op != scores]
+    return all(use.owner in links for op in links if op in late and op not in sums for use in op.result.uses)
 
 
 def _is_between(op: ir.OpView, chain: Chain) -> bool:
