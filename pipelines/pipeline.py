@@ -78,7 +78,8 @@ def primop_pipeline(target: CpuTarget | GpuTarget) -> tuple[Entry, ...]:
     if isinstance(target, CpuTarget):  # where a second look at a row costs less than mending, whatever its length: measured
         wanted = [p for p in wanted if not isinstance(p, OnlineRows)]
     # One loop over a long axis keeps one program busy: for one query worth it where a cluster of blocks can share that loop.
-    return tuple(OnlineReductions(one=clusters, rows=True) if isinstance(p, OnlineReductions) else p for p in wanted)
+    chosen = {OnlineReductions.name: OnlineReductions(one=clusters, rows=True), Fuse.name: Fuse(tensor=gpu)}
+    return tuple(chosen.get(p.name, p) if isinstance(p, Pass) else p for p in wanted)
 
 
 def fused_pipeline(name: str) -> tuple[Entry, ...]:

@@ -487,11 +487,15 @@ def test_a_product_that_wgmma_cannot_make_is_made_without(
         check_product(simulate(program, artifact)["y"], program.inputs["x"], program.inputs["w"], "f32")
 
 
-def test_operands_that_are_computed_are_multiplied_without_wgmma() -> None:
-    program = recorded(lambda p: p.output("y", nn.linear(rows(p) * 2.0, normal(p, "w", (64, 136), kind="weight"))))
+@pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
+def test_operands_that_are_computed_are_made_before(target: str) -> None:
+    """Each program would compute them again, and its lanes would hold them where no tensor core wants them."""
+    program = recorded(lambda p: p.output("y", nn.linear(nn.silu(rows(p).cast("f32")).cast("bf16"),
+                                                         normal(p, "w", (64, 136), kind="weight") * 2.0)))
     expected = program.expected()
-    artifact = compiled(program)
-    assert not uses_wgmma(artifact)
+    artifact = compiled(program, target)
+    assert (PRODUCT if target == "sm_90a" else "mma.sync") in text_of(artifact)
+    assert len(artifact.manifest.entries["main"].launches) in (2, 3)  # the operands may share a launch
     expected.check(simulate(program, artifact))
 
 

@@ -13,13 +13,15 @@ one of these rules makes it a root of its own:
    None of 2 to 5 holds inside a chain that `primop-online-reductions` marked: one loop computes it.
 6. A value that several kernels use is recomputed in each if that costs a few elementwise ops, otherwise materialised.
 7. What `primop-stage-rows` marked is part of every kernel that uses it.
-8. A value that a kernel would evaluate at too many points, or too deep inside (see `reads.py`), is materialised.
+8. With `tensor`, an operand of a product of 16-bit matrices is materialised: computed, it would keep tensor cores from it.
+9. A value that a kernel would evaluate at too many points, or too deep inside (see `reads.py`), is materialised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from mlir import ir
 
@@ -34,6 +36,7 @@ STAGED = "primop.staged"  # set by primop-stage-rows: "row" on what every progra
 REDUCTIONS = (primop.Sum, primop.Max)
 FREE = (primop.Constant, primop.Iota)
 MOST_MIRRORED = 8  # elements along a dimension that is read from both ends, because one thread holds them
+FEW_ROWS = 8  # up to here a product takes the time of reading its matrix
 COSTLY = (primop.Exp2, primop.Log2, primop.Sin, primop.Recip, primop.Sqrt, primop.Mod)
 
 
@@ -125,13 +128,15 @@ class Fuse(Pass):
     name = "primop-fuse"
     anchor = "builtin.module"
     recompute: int = 6
+    tensor: bool = False
 
     def run(self, op: ir.OpView) -> None:
         for chunk in functions(op, "primop.chunk"):
-            _fuse_chunk(op, chunk, self.recompute)
+            _fuse_chunk(op, chunk, self.recompute, self.tensor)
 
 
-def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int) -> None:
+def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int, tensor: bool) -> None:
+    symbols: Ranges = {Symbol(i): r for i, r in enumerate(primop.symbol_ranges(module.operation).values())}
     ops = [o for o in body_of(chunk).operations if o.operation.name not in ("func.return", "func.call")]
     number = {result: i for i, o in enumerate(ops) for result in o.results}
     facts = _facts(ops, number)
@@ -142,7 +147,7 @@ def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int) -> None:
         uses = [(number[use.owner.results[0]], use.operand_number) for use in ops[i].result.uses
                 if use.owner.operation.parent == chunk.operation and use.owner.name != "func.return"]
         facts[i].reads = _reads(ops, facts, uses)
-        if _is_crowded(ops[i], facts[i]) or (
+        if _is_crowded(ops[i], facts[i]) or (tensor and _is_operand(ops[i], [ops[u] for u, _ in uses], symbols)) or (
                 STAGED not in ops[i].operation.attributes and _is_root(ops, facts, i, uses, recompute)):
             roots.append(i)
             facts[i].groups = {i}
@@ -213,11 +218,33 @@ def _reads(ops: list[ir.OpView], facts: list[_Facts], uses: list[tuple[int, int]
 
 
 def _is_crowded(op: ir.OpView, fact: _Facts) -> bool:
-    """Rule 8. What joins the reductions of a chain that one loop computes cannot be told apart from it."""
+    """Rule 9. What joins the reductions of a chain that one loop computes cannot be told apart from it."""
     if ONLINE in op.operation.attributes and fact.reduced:
         return False
     return any(reads.too_many or any(operand_reads(op, k, reads).too_long for k in range(len(op.operands)))
                for reads in fact.reads.values())
+
+
+def _is_operand(op: ir.OpView, users: Sequence[ir.OpView], symbols: Ranges) -> bool:
+    """Rule 8: whether a value is multiplied as a matrix by another, both of 16 bits, and not inside a chain of one loop."""
+    if isinstance(op, REDUCTIONS) or {ONLINE, STAGED} & {*op.operation.attributes}:
+        return False
+    for user in users:
+        sums = [use.owner for use in user.result.uses if isinstance(use.owner, primop.Sum)]
+        if isinstance(user, primop.Mul) and ONLINE not in user.operation.attributes and any(map(is_contraction, sums)) and \
+                {str(primop.element_type(v)) for v in user.operands} <= {"bf16", "f16"} and _is_of_matrices(user, symbols):
+            return True
+    return False
+
+
+def _is_of_matrices(product: primop.Mul, symbols: Ranges) -> bool:
+    """Whether either operand has, beside what both share, more than a few rows."""
+    used = [set().union(*(e.atoms() for e in map_results(m))) for m in product.maps]
+    sizes = []
+    for own in (used[0] - used[1], used[1] - used[0]):
+        bounds = [range_of(e, symbols) for d, e in enumerate(primop.space_of(product)) if Dim(d) in own]
+        sizes.append(prod(b[1] if b is not None else FEW_ROWS + 1 for b in bounds))
+    return min(sizes) > FEW_ROWS
 
 
 def _is_root(ops: list[ir.OpView], facts: list[_Facts], i: int, uses: list[tuple[int, int]], recompute: int) -> bool:

@@ -531,7 +531,7 @@ func.func private @staged(%x: tensor<1x64xf32> {primop.kind = "argument", primop
 #x57 = affine_map<() -> (57)>
 #identity = affine_map<(i) -> (i)>
 
-// Rule 8: each sum of a value and its neighbour doubles the points at which what is below is evaluated. Eight are few.
+// Rule 9: each sum of a value and its neighbour doubles the points at which what is below is evaluated. Eight are few.
 // CHECK-LABEL: func.func private @eight_points(
 // CHECK-NEXT: %[[Y:.*]] = call @eight_points_add(%arg0)
 // CHECK-NEXT: return %[[Y]]
@@ -554,7 +554,7 @@ func.func private @eight_points(%x: tensor<64xf32> {primop.kind = "argument", pr
 #x49 = affine_map<() -> (49)>
 #identity = affine_map<(i) -> (i)>
 
-// Rule 8: sixteen are too many: the value is materialised, and the sums are evaluated as before.
+// Rule 9: sixteen are too many: the value is materialised, and the sums are evaluated as before.
 // CHECK-LABEL: func.func private @sixteen_points(
 // CHECK-NEXT: %[[POWER:.*]] = call @sixteen_points_exp2(%arg0)
 // CHECK-NEXT: %[[Y:.*]] = call @sixteen_points_add(%[[POWER]])
@@ -576,7 +576,7 @@ func.func private @sixteen_points(%x: tensor<64xf32> {primop.kind = "argument", 
 #halves = affine_map<(i) -> ((i mod 6) * 10 + i floordiv 6)>
 #quarters = affine_map<(i) -> ((i mod 4) * 15 + i floordiv 4)>
 
-// Rule 8: a permuting view of a permuting view writes every index of the inner one twice. Two are read as one, the third
+// Rule 9: a permuting view of a permuting view writes every index of the inner one twice. Two are read as one, the third
 // would be too long and is read from memory.
 // CHECK-LABEL: func.func private @permuted(
 // CHECK-NEXT: %[[POWER:.*]] = call @permuted_exp2(%arg0)
