@@ -641,3 +641,28 @@ def test_a_fetch_that_does_not_wait_for_the_kernel_before_is_found() -> None:
     broken = edited(artifact, artifact.manifest.kernels[last].file, r"griddepcontrol\.wait;", "", 0)
     with pytest.raises(Fault, match=r"griddepcontrol\.wait"):
         simulate(program, broken)
+
+
+@pytest.mark.parametrize(("queries", "target", "launches"), [
+    (1, "sm_90a", 1), (0, "sm_90a", 1), (1, "sm_80", 3), (0, "sm_80", 1)])
+def test_attention_with_a_mask_in_memory(queries: int, target: str, launches: int) -> None:
+    """A mask varies along the keys, and not along the head. No `queries`: any number."""
+    program = Program(Graph({"new": (1, 70), "keys": (1, 130)}), symbols={"new": 45, "keys": 101})
+    with program.graph.entry("main"):
+        new, keys, rng = queries or program.graph.symbol("new"), program.graph.symbol("keys"), np.random.default_rng(0)
+        shapes = {"q": (new, 2, 64), "k": (2, keys, 64), "v": (2, keys, 64), "mask": (new, keys)}
+        used = {"q": (queries or 45, 2, 64), "k": (2, 101, 64), "v": (2, 101, 64), "mask": (queries or 45, 101)}
+        q, k, v, mask = (program.input(n, shapes[n], "f32" if n == "mask" else "bf16", rng.standard_normal(used[n]))
+                         for n in shapes)
+        scores = q.permute(1, 0, 2).unsqueeze(2).mul(k.unsqueeze(1), "f32").sum(-1) * 0.125 + mask.unsqueeze(0)
+        shares = scores.softmax(-1).cast("bf16").permute(1, 0, 2).unsqueeze(2)
+        program.output("y", shares.mul(v.permute(0, 2, 1).unsqueeze(0), "f32").sum(-1))
+    artifact = compiled(program, target)
+    assert len(artifact.manifest.entries["main"].launches) == launches
+    got = simulate(program, artifact)["y"]
+    x = {n: program.inputs[n].astype(np.float64) for n in shapes}
+    scores64 = np.einsum("shd,htd->hst", x["q"], x["k"]) * 0.125 + x["mask"]
+    weights = np.exp(scores64 - scores64.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    size = np.einsum("hst,htd->shd", weights, abs(x["v"]))
+    assert (abs(got - np.einsum("hst,htd->shd", weights, x["v"])) <= 2.0**-7 * size).all()

@@ -250,7 +250,8 @@ class GpuPlan(Plan):
         """
         s = self.structure
         t = s.stages[0][0].axes[0]
-        cache = [a for a in s.accesses if Dim(t) in a.offset.atoms() and not a.store]
+        inner = {Dim(a) for a in s.inner}  # along which keys and values vary, and a mask does not
+        cache = [a for a in s.accesses if Dim(t) in a.offset.atoms() and inner & a.offset.atoms() and not a.store]
         d = next((a for a in s.inner if self.contiguous(cache, (a, 2))), None)
         shared = {atom for a in cache for atom in a.offset.atoms()}
         rows = [a for a in s.grid if s.extents[a] != linear(1) and Dim(a) not in shared]
