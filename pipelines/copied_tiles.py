@@ -30,14 +30,26 @@ from tilec.pipelines.thread_reductions import WARP, in_space
 from tilec.runtime.artifact import ITEM_BYTES
 
 PIECE_BYTES, ROW_BYTES = 16, 128
+STEP_BYTES = 32  # of a row that one step of a product by tensor cores reads
 PLACES = ROW_BYTES // PIECE_BYTES  # of a row
 ROW = 64  # 16-bit elements of a row
+
+
+def blocks_of(columns: int, element: ir.Type, schedule: Schedule) -> int:
+    """How many rows of 128 bytes side by side a row of a tile takes; no product reads what is beside the tile in the last."""
+    size = columns * ITEM_BYTES[str(element)]
+    whole = ROW_BYTES if schedule.staged else STEP_BYTES
+    if size % whole:
+        raise PassFailure(f"rows of a tile in shared memory must be multiples of {whole} bytes, but are {columns} x {element}",
+                          ir.Location.current)
+    return -(-size // ROW_BYTES)
 
 
 @dataclass
 class _CopiedRing:
     slots: int
     rows: int
+    columns: int
     blocks: int  # of 128-byte rows, side by side
     elements: int
     memory: ir.Value
@@ -91,13 +103,11 @@ class CopiedTiles(SharedProducts):
     def _copied_ring(self, op: tile.Ring) -> _CopiedRing:
         kind = ir.MemRefType(op.result.type)
         slots, rows, columns = kind.shape
-        blocks, left = divmod(columns * ITEM_BYTES[str(kind.element_type)], ROW_BYTES)
-        if left or not blocks:
-            raise PassFailure(f"rows of a tile in shared memory must be multiples of {ROW_BYTES} bytes, but are {columns} x "
-                              f"{kind.element_type}", op.operation.location)
+        blocks = blocks_of(columns, kind.element_type, self.schedule)
+        elements = rows * blocks * ROW_BYTES // ITEM_BYTES[str(kind.element_type)]
         memory = kernel.Shared(symbol=f"ring{len(self.copied_rings)}", align=1024, result=ir.MemRefType.get(
-            [slots * rows * columns], kind.element_type, memory_space=in_space(kernel.SHARED))).result
-        return _CopiedRing(slots, rows, blocks, rows * columns, memory)
+            [slots * elements], kind.element_type, memory_space=in_space(kernel.SHARED))).result
+        return _CopiedRing(slots, rows, columns, blocks, elements, memory)
 
     def _slot(self, ring: _CopiedRing, turn: ir.Value) -> ir.Value:
         """Where the slot of a turn begins."""
@@ -127,7 +137,8 @@ class CopiedTiles(SharedProducts):
             exists = self._exists(op.rows, origins)
             for block in range(ring.blocks):
                 origins[op.column] = arith.addi(values[op.column], self._at((self._scaled(place, wide), block * PLACES * wide)))
-                with self._when(inside):
+                left = ring.columns // wide - block * PLACES
+                with self._when(inside, self._is_below(place, left) if left < PLACES else None):
                     kernel.CopyAsync(
                         element=ir.MemRefType(op.source.type).element_type, buffer=ring.memory,
                         offset=self._at((into, block * ring.rows * PLACES * wide)),

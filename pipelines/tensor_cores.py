@@ -16,7 +16,7 @@ from mlir.dialects import arith, scf, vector
 from tilec.dialects import kernel, tile
 from tilec.dialects.index_expr import Dim, Linear, dim, linear, make_map, map_results
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.copied_tiles import CopiedTiles, before
+from tilec.pipelines.copied_tiles import CopiedTiles, before, blocks_of
 from tilec.pipelines.layouts import Coordinates, Fragments
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.structure import defining_op, offset_of
@@ -111,11 +111,8 @@ class TensorCores(CopiedTiles):
     def _lower_ring(self, op: tile.Ring) -> _Ring:
         kind, number = ir.MemRefType(op.result.type), len(self.rings)
         slots, rows, columns = kind.shape
-        size = rows * columns
-        blocks, left = divmod(columns * ITEM_BYTES[str(kind.element_type)], ROW_BYTES)
-        if left or not blocks:
-            raise PassFailure(f"rows of a tile for tensor cores must be multiples of {ROW_BYTES} bytes, but are {columns} x "
-                              f"{kind.element_type}", op.operation.location)
+        item, blocks = ITEM_BYTES[str(kind.element_type)], blocks_of(columns, kind.element_type, self.schedule)
+        size = rows * blocks * ROW_BYTES // item
         memory = kernel.Shared(symbol=f"ring{number}", align=1024, result=ir.MemRefType.get(
             [slots * size], kind.element_type, memory_space=in_space(3))).result
         barriers = ir.MemRefType.get([slots], ir.IntegerType.get_signless(64), memory_space=in_space(3))
@@ -127,7 +124,7 @@ class TensorCores(CopiedTiles):
             kernel.FenceMbarriers()
         if not isinstance(_next(op.operation), tile.Ring):
             kernel.Barrier()
-        return _Ring(slots, rows, blocks, size * ITEM_BYTES[str(kind.element_type)], size, memory, full, empty)
+        return _Ring(slots, rows, blocks, size * item, size, memory, full, empty)
 
     def _turn(self, ring: _Ring, turn: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The slot of a turn, and the parity of its phase."""
@@ -357,7 +354,12 @@ class TensorCores(CopiedTiles):
         if self.schedule.axes[axis].warps > 1:
             lane = arith.remui(lane, self._index(4))
         wide = ir.VectorType.get([8], source.element)
+        whole = self.schedule.axes[axis].registers // 4 * 4
         for at, elements, origins, symbols, uniform, _ in self._access(op, op.dest, shape):
+            if at[axis] >= whole:  # what is left of an odd width
+                with self._when(uniform):
+                    self._store_fragment(source.values[at], self.scalars[op.dest], elements, [origins] * 2, symbols, None)
+                continue
             if at[axis] % 4:
                 continue
             pairs = [source.values[tuple(x + i if a == axis else x for a, x in enumerate(at))] for i in range(4)]
@@ -369,10 +371,11 @@ class TensorCores(CopiedTiles):
                 self.store(value, self.scalars[op.dest], (arith.addi(base, self._scaled(lane, 6)), constant))
 
     def _transposed_axis(self, op: tile.Store | tile.Scatter, shape: list[int]) -> int | None:
-        """The axis along which four lanes hold two neighbours each, if rows of 16 bytes can be stored along it."""
+        """The axis along which four lanes hold two neighbours each, if rows of 16 bytes can be stored along it: blocks of a
+        cluster are dealt four registers at a time only where these are multiples of four."""
         axes = self.schedule.axes
         found = [i for i, a in enumerate(axes) if a.vector == 2 and a.neighbours == 4 and self.strides[i] == 1
-                 and a.registers % 4 == 0 and shape[i] == a.tile]
+                 and shape[i] == a.tile and a.registers >= 4 and (a.registers % 4 == 0 or self.deal is None)]
         if not self.schedule.tensor or not isinstance(op, tile.Store) or len(found) != 1 or \
                 ITEM_BYTES[str(op.value.type.element_type)] != 2 or self.tiles[op.value].layout.length != 2:
             return None

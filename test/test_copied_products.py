@@ -156,6 +156,13 @@ def test_results_do_not_depend_on_how_far_fetches_run_ahead() -> None:
         (2, 1, 256, 70, 3, "sm_89"),
         (1, 1, 192, 40, 0, "sm_100a"),
         (2, 1, 64, 17, 90, "sm_120a"),
+        (4, 2, 96, 129, 40, "sm_80"),
+        (2, 1, 96, 160, 100, "sm_80"),  # to the end of the memory
+        (3, 1, 96, 1, 0, "sm_86"),
+        (2, 1, 32, 70, 3, "sm_80"),
+        (2, 2, 80, 130, 100, "sm_89"),
+        (1, 1, 160, 40, 9, "sm_120a"),
+        (1, 1, 240, 17, 50, "sm_80"),
     ],
 )
 def test_attention_of_many_queries_is_one_kernel(

@@ -25,7 +25,7 @@ from tilec.runtime.weights import pack
 
 from . import cases, reference
 from .gpu_simulator import SimulatedGpu
-from .models import relative_error
+from .models import relative_error, round_to_bf16
 from .programs import FLOATS, Program, programs
 
 EXAMPLES = max(int(os.environ.get("TILEC_EXAMPLES", "100")) // 5, 1)
@@ -125,13 +125,13 @@ def test_long_rows_are_reduced_by_the_blocks_of_a_cluster(dtype: str) -> None:
     expected.check(results)
 
 
-def random_weights(artifact: Artifact) -> dict[str, np.ndarray]:
+def random_weights(artifact: Artifact, config: ModelConfig = CONFIG) -> dict[str, np.ndarray]:
     rng, weights = np.random.default_rng(0), {}
     for name, weight in artifact.manifest.weights.items():
         values = rng.standard_normal(weight.shape, dtype=np.float32) * (
             weight.shape[-1] ** -0.5 if len(weight.shape) > 1 else 1
         )
-        weights[name] = inverse_frequencies(CONFIG) if name.startswith("rotary") else values
+        weights[name] = inverse_frequencies(config) if name.startswith("rotary") else values
     return weights
 
 
@@ -157,6 +157,29 @@ def test_a_model_gives_the_logits_of_the_cpu_in_prefill_and_decode(target: str, 
         past += len(piece)
         assert entry == "prefill" or int(ours["position"][0]) == past
     cpu.close()
+
+
+@pytest.mark.parametrize(("head_dim", "window"), [(96, None), (80, 20)])
+def test_a_model_in_bf16_has_the_logits_of_the_cpu_whatever_its_heads(head_dim: int, window: int | None) -> None:
+    """A prompt in two pieces, whose projections, rotations and attention are made by tensor cores, and a token."""
+    config = replace(CONFIG, hidden_size=128, head_dim=head_dim, sliding_window=window)
+    on_cpu, artifact = (compile_model(config, *how, 64) for how in (("cpu", "f32"), ("sm_90a", "bf16")))
+    weights = {n: round_to_bf16(w) for n, w in random_weights(on_cpu, config).items()}
+    cache = {n: reference.to_memory(np.full(s.shape, np.nan), s.dtype) for n, s in artifact.manifest.states.items()}
+    gpu = SimulatedGpu(
+        artifact, {n: reference.to_memory(weights[n], w.dtype) for n, w in artifact.manifest.weights.items()}, cache
+    )
+    cpu = CpuProgram(on_cpu, ((n, pack(weights[n], w)) for n, w in on_cpu.manifest.weights.items()), 1)
+    tokens, past = np.random.default_rng(3).integers(0, 96, 58).astype(np.int32), 0
+    for entry, count in (("prefill", 37), ("prefill", 20), ("decode", 1)):
+        piece, symbols = tokens[past : past + count], {"past": past, **({"seq": count} if entry == "prefill" else {})}
+        theirs, ours = (p.run(entry, {"tokens": piece}, symbols)["logits"] for p in (cpu, gpu))
+        assert relative_error(ours, theirs) < 3e-2
+        past += count
+    cpu.close()
+    for name in ("rotary", "cache", "attention"):
+        kernels = [k for k in artifact.manifest.kernels if k.startswith("prefill_layer") and name in k]
+        assert kernels and all(b"wgmma" in artifact.files[artifact.manifest.kernels[k].file] for k in kernels), kernels
 
 
 def test_a_decode_layer_is_nine_launches_or_fewer() -> None:

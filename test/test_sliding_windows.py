@@ -140,6 +140,9 @@ MANY = {
     "sm_90a, two tiles": (Attention("sm_90a", "bf16", 256, 140, 700, 2, 2, 128), [(0, 140), (116, 139), (511, 129)]),
     "sm_90a, more than three tiles": (Attention("sm_90a", "bf16", 391, 130, 700, 1, 1), [(0, 130), (261, 130), (555, 129)]),
     "sm_90a, heads of 256": (Attention("sm_90a", "bf16", 70, 130, 320, 1, 1, 256), [(0, 130), (41, 69), (170, 130)]),
+    "sm_90a, heads of 96": (Attention("sm_90a", "bf16", 100, 200, 420, 2, 1, 96), [(0, 1), (0, 17), (3, 129), (219, 200)]),
+    "sm_90a, heads of 80": (Attention("sm_90a", "bf16", 256, 140, 700, 2, 2, 80), [(116, 139), (511, 129)]),
+    "sm_90a, heads of 160": (Attention("sm_90a", "bf16", 70, 130, 320, 1, 1, 160), [(41, 69), (170, 130)]),
     "sm_90a, three kernels": (Attention("sm_90a", "f32", 21, 40, 90, width=16), [(0, 20), (0, 22), (31, 40)]),
     "sm_80": (Attention("sm_80", "bf16", 21, 40, 90), [(0, 1), (0, 20), (0, 22), (31, 40)]),
     "sm_80, more than three tiles": (Attention("sm_80", "bf16", 200, 130, 400, 1, 1), [(0, 130), (261, 130)]),
@@ -174,8 +177,9 @@ ptxas = shutil.which("ptxas")
 
 
 @pytest.mark.skipif(ptxas is None, reason="ptxas is not on the path")
-def test_three_loops_leave_accumulators_in_registers_and_products_in_flight(tmp_path: Path) -> None:
-    for file, code in Attention("sm_90a", "bf16", 512, 256, 4096).artifact().files.items():
+@pytest.mark.parametrize("width", [64, 96, 112, 160])
+def test_three_loops_leave_accumulators_in_registers_and_products_in_flight(width: int, tmp_path: Path) -> None:
+    for file, code in Attention("sm_90a", "bf16", 512, 256, 4096, width=width).artifact().files.items():
         (tmp_path / file).write_bytes(code)
         command = [ptxas, "-arch=sm_90a", "-v", file, "-o", "/dev/null"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

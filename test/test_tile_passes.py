@@ -165,12 +165,12 @@ CONFIG = ModelConfig(
 )
 
 
-def model(count: int, sequences: Callable[[Graph], Sequences]) -> Program:
+def model(count: int, sequences: Callable[[Graph], Sequences], config: ModelConfig = CONFIG) -> Program:
     """A small model in bf16 with random weights and a cache that is NaN where nothing has been written."""
     used = {"n": count, "past": 70}
     program, rng = Program(Graph({"n": (1, 64), "past": (0, 96)}), symbols=used), np.random.default_rng(0)
     with program.graph.entry("main"):
-        llama.record(program.graph, CONFIG, "bf16", sequences(program.graph), "last")
+        llama.record(program.graph, config, "bf16", sequences(program.graph), "last")
     module = program.graph.module
     sizes = {Symbol(i): used[n] for i, n in enumerate(primop.symbol_ranges(module.operation))}
     body = module.body.operations[0].body.blocks[0]
@@ -183,8 +183,8 @@ def model(count: int, sequences: Callable[[Graph], Sequences]) -> Program:
         values = rng.standard_normal(shape) * (shape[-1] ** -0.5 if op.kind.value == "weight" and len(shape) > 1 else 1.0)
         if op.kind.value == "state":
             values[..., used["past"] :, :] = np.nan
-        given = {"tokens": rng.integers(0, CONFIG.vocab_size, shape), "positions": np.array([70, 3, 41])}
-        given["rotary.inverse_frequencies"] = inverse_frequencies(CONFIG)
+        given = {"tokens": rng.integers(0, config.vocab_size, shape), "positions": np.array([70, 3, 41])}
+        given["rotary.inverse_frequencies"] = inverse_frequencies(config)
         program.dtypes[op.label], program.kinds[op.label] = str(primop.element_type(op.result)), op.kind.value
         program.inputs[op.label] = reference.rounded(given.get(op.label, values), program.dtypes[op.label])
     return program
@@ -216,6 +216,9 @@ CASES = {
     "decode at the start of a window": Case(lambda: attention(1, 50, 4, 2, 128, window=100), AHEAD, []),
     "the largest of many": Case(lambda: recorded(largest_of_many), [], []),
     "a prompt of a model": Case(lambda: model(33, lambda g: Sequences(g.symbol("n"), g.symbol("past"), 160)), RINGS, COPIED),
+    "a prompt of a model with heads of 96": Case(
+        lambda: model(33, lambda g: Sequences(g.symbol("n"), g.symbol("past"), 160), replace(CONFIG, head_dim=96)),
+        RINGS, COPIED),
     "a token of a model": Case(lambda: model(1, lambda g: Sequences(linear(1), g.symbol("past"), 160)), AHEAD, []),
     "tokens of three sequences": Case(
         lambda: model(3, lambda g: Sequences(g.symbol("n"), g.symbol("past"), 160, 3, together=True)),
@@ -236,7 +239,8 @@ def test_results_are_those_of_the_reference_and_no_pass_changes_a_bit(name: str,
 
 
 @pytest.mark.parametrize(("queries", "past", "heads", "kv_heads", "width", "window"), [
-    (130, 5, 6, 2, 64, None), (17, 40, 2, 2, 128, None), (130, 333, 2, 1, 64, 75), (150, 400, 1, 1, 128, 390)])
+    (130, 5, 6, 2, 64, None), (17, 40, 2, 2, 128, None), (130, 333, 2, 1, 64, 75), (150, 400, 1, 1, 128, 390),
+    (129, 7, 4, 2, 96, None), (17, 90, 2, 2, 96, 50), (40, 9, 2, 1, 80, None), (130, 70, 1, 1, 208, 99)])
 def test_attention_of_many_queries_is_that_of_float64(queries: int, past: int, heads: int, kv_heads: int, width: int,
                                                       window: int | None) -> None:
     """Probabilities are rounded to the type of the values, so each result may be off by that part of what it adds up."""

@@ -291,8 +291,8 @@ class GpuPlan(Plan):
         self.set(row, 2, 32 * groups)
         self.set(t, keys // 8, 4, 2)
         self.set(d, width // 8, 4, 2)
-        slot = 2 * width * keys
-        stages = (self.target.shared_bytes - (8 << 10) - 2 * width * 64 * groups) // (2 * slot)
+        row_bytes = _row_bytes(width)
+        stages = (self.target.shared_bytes - (8 << 10) - row_bytes * 64 * groups) // (2 * row_bytes * keys)
         order = [*(a for a in s.grid if a != row), row]
         schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, stages), reversed=(row,))
         return schedule.with_axis(row, warps=4 * groups).with_axis(d, lanes_of=schedule.axes[t].name)
@@ -300,9 +300,10 @@ class GpuPlan(Plan):
     def _online_copied(self, row: int, t: int, d: int) -> Schedule:
         """The same by each warp's tensor core: 16 rows of it or, where registers allow, 32, which read the keys once."""
         width, shared = largest(self.structure, d), self.target.shared_bytes - (2 << 10)
+        row_bytes = _row_bytes(width)
         for rows, warps, keys in ((32, 4, 64), (16, 8, 64), (16, 4, 64), (16, 4, 32)):
-            turn = 4 * width * keys  # bytes of keys and values
-            stages = (shared - 2 * width * rows * warps) // turn
+            turn = 2 * row_bytes * keys  # bytes of keys and values
+            stages = (shared - row_bytes * rows * warps) // turn
             if rows * width <= 2048 and stages >= FEWEST_SLOTS and (width <= 128 or keys == 32):
                 break
         self.set(row, rows // 8, 8 * warps)
@@ -333,12 +334,12 @@ class GpuPlan(Plan):
         few, length = largest(s, rows[0]) <= FEW_ROWS, s.extents[k].constant
         most = 128 if few else 256  # columns, so that a ring has several slots
         shapes = [_Tiles(split, groups, width, len(stage))
-                  for groups in ((1,) if few else (2, 1)) for width in (256, 128, 64, 32) for split in (1, 2, 4)
+                  for groups in ((1,) if few else (2, 1)) for width in self._widths(columns) for split in (1, 2, 4)
                   if width * len(stage) <= most and (split == 1 or length % (TILE_DEPTH * split) == 0)]
         # Two blocks with few rows share a multiprocessor: one reads while the other begins or ends.
         shared = self.target.shared_bytes // 2 - (4 << 10) if few else self.target.shared_bytes - (8 << 10)
         timed = sorted((self._tensor_time(rows[0], columns, k, t), t) for t in shapes
-                       if self._fits_columns(columns, t.width) and (t.split == 1 or t.slots(shared) >= FEWEST_STAGES))
+                       if t.split == 1 or t.slots(shared) >= FEWEST_STAGES)
         if not timed:
             return None
         tiles = self.pick([(time, str(tiles), tiles) for time, tiles in timed])
@@ -411,9 +412,10 @@ class GpuPlan(Plan):
                        for side, kept in ((left, rows[0]), (right, columns[-1]))):
                 return None
         programs, shared = self._tensor_programs, self.target.shared_bytes
+        fitting = [t for t in warp_tiles(len(stage)) if self._deals(columns, t)] or \
+            [t for width in range(256, 63, -16) for t in warp_tiles(len(stage), width) if self._deals(columns, t)]
         options = [(t.cycles(programs(rows[0], columns, t.height, t.width), largest(s, k), self.target.multiprocessors),
-                    str(t), t) for t in warp_tiles(len(stage)) if self._deals(columns, t) and
-                   t.slots(shared, 2 * TILE_DEPTH) >= FEWEST_SLOTS]
+                    str(t), t) for t in fitting if t.slots(shared, 2 * TILE_DEPTH) >= FEWEST_SLOTS]
         if not options:
             return None
         tiles, last = self.pick(sorted(options, key=lambda option: option[0])), columns[-1]
@@ -508,6 +510,16 @@ class GpuPlan(Plan):
         ends = length % TILE_DEPTH == 0 or (width == length + start and all(c % width == 0 for c in steps))
         return ends and all(c * size % 16 == 0 for c in (*steps, start))
 
+    def _widths(self, columns: list[int]) -> list[int]:
+        """The widths that tiles of a product by wgmma may have: powers of two, otherwise what rows that are taken apart allow,
+        such as those of a rotary embedding with heads of 96. Their rows must be at equal distances in memory."""
+        rights = [a for r in self.structure.stages[0] for a in contraction_operands(self.structure, r)[1]]
+        for widths in ((256, 128, 64, 32), range(256, 31, -8)):
+            found = [w for w in widths if self._fits_columns(columns, w) and is_run(rights, self._tiles_of(columns, w))]
+            if found:
+                return found
+        return []
+
     def _fits_columns(self, columns: list[int], width: int) -> bool:
         """Whether a tile of `width` columns is a run of whole axes, with all that are mirrored, and a part of the next."""
         s = self.structure
@@ -568,6 +580,11 @@ class GpuPlan(Plan):
         self.set(n, 1, threads, vector)
         self.set(k, 2 * LOADS_IN_FLIGHT, GPU_THREADS // threads, 1)
         return self.schedule(dot=True)
+
+
+def _row_bytes(width: int) -> int:
+    """Of a row of 16-bit elements in shared memory: whole spans of a swizzle."""
+    return 2 * -(-width // TILE_DEPTH) * TILE_DEPTH
 
 
 def _bytes(access: Access) -> int:

@@ -20,6 +20,7 @@ PARTS = (
     (64, 64, 2, 4), (64, 32, 2, 4), (64, 32, 2, 2), (32, 32, 2, 4), (32, 32, 4, 2), (32, 32, 2, 2), (32, 32, 1, 4),
     (16, 32, 1, 4),
 )  # fmt: skip
+TALL_PARTS = ((32, 4), (32, 2), (16, 8), (16, 4))  # rows of a warp's part, and how many
 
 
 @dataclass(frozen=True, order=True)
@@ -73,7 +74,9 @@ class WarpTiles:
         return f"{self.height} x {self.width * self.together} by {self.warps} warps"
 
 
-def warp_tiles(together: int) -> list[WarpTiles]:
-    """The tiles worth a look: those whose sums fit the registers of a thread."""
-    found = [WarpTiles(*part, together) for part in PARTS]
+def warp_tiles(together: int, width: int = 0) -> list[WarpTiles]:
+    """The tiles worth a look: those whose sums fit the registers of a thread. With `width`, those of so many columns, of which
+    each warp has all."""
+    parts = [(rows, width, down, 1) for rows, down in TALL_PARTS] if width else PARTS
+    found = [WarpTiles(*part, together) for part in parts]
     return [t for t in found if t.rows * t.columns * together <= 32 * MOST_SUMS]

@@ -19,12 +19,14 @@ from dataclasses import dataclass
 from mlir import ir
 
 from tilec.dialects import primop
-from tilec.dialects.index_expr import Dim, Linear, dim, identity, linear, make_map, substitute
+from tilec.dialects.index_expr import Dim, Linear, dim, identity, linear, make_map, map_results, substitute
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import ONLINE, is_contraction
 from tilec.pipelines.primop.outline import body_of, extents_of, functions
 from tilec.pipelines.primop.reads import Point, Reads, operand_reads, union
 from tilec.pipelines.primop.structure import defining_op, dependent_on, operand_index
+
+HEADS = range(32, 257, 16)  # widths that both products of many rows can have
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class OnlineReductions(Pass):
                 if any(Dim(d) in e.atoms() for e in index for d in total.dims):
                     continue
                 chain = match_power(defining_op(inner.operands[1 - j]))
-                if chain is None or not self._suits(chain, total):
+                if chain is None or not self._suits(chain, total, k):
                     continue
                 return _rewrite(total, product, inner, cast, k, j, index, operand_index(inner, 1 - j, here), symbols)
         return None
@@ -92,28 +94,36 @@ class OnlineReductions(Pass):
         product = defining_op(total.operand)
         if not isinstance(product, primop.Mul):
             return None
-        for operand in product.operands:
+        for k, operand in enumerate(product.operands):
             chain = match_power(below_cast(operand))
-            if chain is not None and self._suits(chain, total):
+            if chain is not None and self._suits(chain, total, k):
                 return chain
         return None
 
-    def _suits(self, chain: Chain, total: primop.Sum) -> bool:
+    def _suits(self, chain: Chain, total: primop.Sum, shares: int) -> bool:
         """Whether one loop is better: rows of any length, made by a contraction, few of them (their number is known).
 
-        Many rows only by tensor cores, for which both products need 16-bit operands and heads of 64, 128, 192 or 256; otherwise
-        their scores are better made by a kernel of their own. Short rows of a known length need no loop.
+        One axis of the loop is the depth of the scores and the width of what they mix, so these must be equal. Many rows only
+        by tensor cores, for which both products need 16-bit operands and heads of such a width; otherwise their scores are
+        better made by a kernel of their own. Short rows of a known length need no loop. `shares` is the number of the
+        product's operand that the exponential is.
         """
         space, dims = primop.space_of(chain.maximum), list(chain.maximum.dims)
         if len(dims) != 1 or space[dims[0]].is_constant:
             return False
         scores = _made_by_contraction(chain.maximum.operand)
-        if scores is None or not _share(scores):
-            return self.one and scores is not None
+        if scores is None:
+            return False
+        depth, product = [primop.space_of(scores)[d] for d in scores.dims], defining_op(total.operand)
+        used = [{a for e in map_results(m) for a in e.atoms()} for m in product.maps]
+        mixed = [n for d, n in enumerate(primop.space_of(product)) if Dim(d) in used[1 - shares] - used[shares]]
+        if len(depth) != 1 or mixed != depth:
+            return False
+        if not _share(scores):
+            return self.one
         narrow = all(str(primop.element_type(v)) in ("bf16", "f16")
                      for s in (scores, total) for v in defining_op(s.operand).operands)
-        depth = [primop.space_of(scores)[d] for d in scores.dims]
-        return self.rows and narrow and len(depth) == 1 and depth[0] in [linear(64 * n) for n in (1, 2, 3, 4)]
+        return self.rows and narrow and depth[0] in [linear(n) for n in HEADS]
 
 
 def match_power(op: ir.OpView | None) -> Chain | None:

@@ -116,6 +116,26 @@ func.func private @few_tiles(%x: tensor<128x4096xbf16> {primop.kind = "argument"
   return %sum : tensor<128x4096xf32>
 }
 
+// Tiles are runs of whole axes: where no power of two is one, their width is what is. It must be one in memory as well.
+// SM90A-LABEL: func.func @three_parts(
+// SM90A-SAME: layout = array<i64: 2, 1, 1, 1>, name = "n0"
+// SM90A-SAME: layout = array<i64: 3, 1, 1, 1>, name = "n1"
+// SM90A-SAME: layout = array<i64: 8, 4, 2, 1>, name = "n2"
+// SM90A-SAME: tensor
+// SM90A-LABEL: func.func @parts_in_another_order(
+// SM90A-NOT: tensor
+// SM90A-SAME: twin
+func.func private @three_parts(%x: tensor<4096x1024xbf16> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (4096, 1024)>}, %w: tensor<2x3x8x1024xbf16> {primop.kind = "weight", primop.shape = affine_map<()[n] -> (2, 3, 8, 1024)>}) -> (tensor<4096x2x3x8xf32> {primop.shape = affine_map<()[n] -> (4096, 2, 3, 8)>}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = affine_map<()[n] -> (4096, 2, 3, 8, 1024)>, maps = [affine_map<(m, a, b, c, k)[s] -> (m, k)>, affine_map<(m, a, b, c, k)[s] -> (a, b, c, k)>]} : (tensor<4096x1024xbf16>, tensor<2x3x8x1024xbf16>) -> tensor<4096x2x3x8x1024xf32>
+  %sum = "primop.sum"(%products) {space = affine_map<()[n] -> (4096, 2, 3, 8, 1024)>, maps = [affine_map<(m, a, b, c, k)[s] -> (m, a, b, c, k)>], dims = array<i64: 4>} : (tensor<4096x2x3x8x1024xf32>) -> tensor<4096x2x3x8xf32>
+  return %sum : tensor<4096x2x3x8xf32>
+}
+func.func private @parts_in_another_order(%x: tensor<4096x1024xbf16> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (4096, 1024)>}, %w: tensor<3x2x8x1024xbf16> {primop.kind = "weight", primop.shape = affine_map<()[n] -> (3, 2, 8, 1024)>}) -> (tensor<4096x2x3x8xf32> {primop.shape = affine_map<()[n] -> (4096, 2, 3, 8)>}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = affine_map<()[n] -> (4096, 2, 3, 8, 1024)>, maps = [affine_map<(m, a, b, c, k)[s] -> (m, k)>, affine_map<(m, a, b, c, k)[s] -> (b, a, c, k)>]} : (tensor<4096x1024xbf16>, tensor<3x2x8x1024xbf16>) -> tensor<4096x2x3x8x1024xf32>
+  %sum = "primop.sum"(%products) {space = affine_map<()[n] -> (4096, 2, 3, 8, 1024)>, maps = [affine_map<(m, a, b, c, k)[s] -> (m, a, b, c, k)>], dims = array<i64: 4>} : (tensor<4096x2x3x8x1024xf32>) -> tensor<4096x2x3x8xf32>
+  return %sum : tensor<4096x2x3x8xf32>
+}
+
 // Few rows take the time of reading the matrix: small tiles, so that every multiprocessor reads, and two blocks on each.
 // SM90A-LABEL: func.func @few_rows(
 // SM90A-SAME: layout = array<i64: 64, 32, 1, 1>, name = "m"

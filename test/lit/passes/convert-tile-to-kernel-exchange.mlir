@@ -2,6 +2,7 @@
 
 #m = {name = "m", extent = affine_map<()[n] -> (n)>, layout = array<i64: 64, 32, 1, 1>, walk = "grid", warps = 4 : i64}
 #n = {name = "n", extent = affine_map<()[n] -> (32)>, layout = array<i64: 32, 4, 2, 1>, walk = "grid"}
+#odd = {name = "n", extent = affine_map<()[n] -> (48)>, layout = array<i64: 48, 4, 2, 1>, walk = "grid"}
 
 module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
 module @kernels {
@@ -61,6 +62,25 @@ func.func @result(%x: memref<64x32xbf16>, %y: memref<64x32xbf16>) attributes {ti
   %n = "tile.symbol"() {symbol = "n"} : () -> index
   %tile = "tile.load"(%x, %c0, %c0) {map = affine_map<(m, n) -> (m, n)>} : (memref<64x32xbf16>, index, index) -> vector<64x32xbf16>
   "tile.store"(%tile, %y, %c0, %c0, %n) {map = affine_map<(m, n)[s] -> (m, n)>, mask = affine_map<(m, n)[s] -> (s - m - 1)>} : (vector<64x32xbf16>, memref<64x32xbf16>, index, index, index) -> ()
+  return
+}
+
+// Of 48 columns, a row's first 32 are four lanes' words; the pairs that are left are stored as they are.
+// CHECK-LABEL: func.func @odd(
+// CHECK-COUNT-4: "kernel.exchange"
+// CHECK: "kernel.store_global"({{.*}}) : (vector<8xbf16>,
+// CHECK-NOT: kernel.exchange
+// CHECK-COUNT-2: "kernel.store_global"({{.*}}) : (vector<2xbf16>,
+// CHECK-COUNT-4: "kernel.exchange"
+// CHECK: "kernel.store_global"({{.*}}) : (vector<8xbf16>,
+// CHECK-NOT: kernel.exchange
+// CHECK-COUNT-2: "kernel.store_global"({{.*}}) : (vector<2xbf16>,
+// CHECK-NOT: kernel.store_global
+// CHECK: return
+func.func @odd(%x: memref<64x48xbf16>, %y: memref<64x48xbf16>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#m, #odd], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 1 : i64}} {
+  %c0 = arith.constant 0 : index
+  %tile = "tile.load"(%x, %c0, %c0) {map = affine_map<(m, n) -> (m, n)>} : (memref<64x48xbf16>, index, index) -> vector<64x48xbf16>
+  "tile.store"(%tile, %y, %c0, %c0) {map = affine_map<(m, n) -> (m, n)>} : (vector<64x48xbf16>, memref<64x48xbf16>, index, index) -> ()
   return
 }
 

@@ -98,12 +98,28 @@ func.func @reverse(%x: memref<64xf32>) attributes {tile.kernel, tile.arguments =
 #m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 64, 32, 1, 1>, walk = "grid", warps = 4 : i64}
 #k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 4, 2, 1>, walk = "loop"}
 
-// Tiles for tensor cores lie in rows of whole swizzles.
+// Tiles for tensor cores lie in rows of whole steps ...
 module {
 module @kernels {
 func.func @narrow() attributes {tile.kernel, tile.arguments = [], tile.schedule = {axes = [#m, #k], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 1 : i64}} {
-  // expected-error@+1 {{rows of a tile for tensor cores must be multiples of 128 bytes, but are 32 x bf16}}
-  %ring = "tile.ring"() : () -> memref<1x64x32xbf16, 3>
+  // expected-error@+1 {{rows of a tile in shared memory must be multiples of 32 bytes, but are 40 x bf16}}
+  %ring = "tile.ring"() : () -> memref<1x64x40xbf16, 3>
+  return
+}
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 64, 16, 1, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 8, 2, 1>, walk = "loop"}
+
+// ... and those for multiply-adds in rows of whole swizzles.
+module {
+module @kernels {
+func.func @half() attributes {tile.kernel, tile.arguments = [], tile.schedule = {axes = [#m, #k], order = array<i64>, unroll = 1 : i64, dot = true, staged, stages = 1 : i64}} {
+  // expected-error@+1 {{rows of a tile in shared memory must be multiples of 128 bytes, but are 48 x f32}}
+  %ring = "tile.ring"() : () -> memref<1x64x48xf32, 3>
   return
 }
 }

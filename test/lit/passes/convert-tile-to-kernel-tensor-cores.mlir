@@ -196,3 +196,46 @@ func.func @planes(%v: memref<4x96x128xbf16>) attributes {tile.kernel, tile.argum
 
 }
 }
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 64, 32, 1, 1>, walk = "grid", warps = 4 : i64}
+#d = {name = "d", extent = affine_map<() -> (96)>, layout = array<i64: 96, 4, 2, 1>, walk = "loop", lanes_of = "t"}
+#t = {name = "t", extent = affine_map<() -> (64)>, layout = array<i64: 64, 4, 2, 1>, walk = "loop"}
+
+module {
+module @kernels {
+
+// Rows of 192 bytes take two blocks of 128: the second copy runs past the row, and products, of 96 columns or to a depth of
+// 96, do not read what it brings there.
+// CHECK-LABEL: func.func @half_a_swizzle(
+// CHECK-SAME: {argument = 0 : i64, columns = 64 : i64, {{.*}}rows = 64 : i64, width = 192 : i64}
+// CHECK-SAME: {argument = 1 : i64, columns = 64 : i64, {{.*}}rows = 64 : i64, width = 96 : i64}
+// CHECK: %[[QS:.*]] = "kernel.shared"() {align = 1024 : i64, symbol = "ring0"} : () -> memref<8192xbf16, 3>
+// CHECK: %[[VS:.*]] = "kernel.shared"() {align = 1024 : i64, symbol = "ring1"} : () -> memref<8192xbf16, 3>
+// CHECK: "kernel.mbarrier_expect"(%[[FULL:.*]], %c0) {bytes = 16384 : i64}
+// CHECK-NEXT: "kernel.tma_load"(%[[FULL]], %c0, %[[MAP:.*]], %c96, %c0, %c0, %[[QS]], %c0)
+// CHECK-NEXT: "kernel.tma_load"(%[[FULL]], %c0, %[[MAP]], %c160, %c0, %c0, %[[QS]], %c4096)
+// CHECK: "kernel.tma_load"({{.*}}, %c0, %c0, %c0, %[[VS]], %c0)
+// CHECK: "kernel.tma_load"({{.*}}, %c64, %c0, %c0, %[[VS]], %c4096)
+// CHECK: "kernel.wgmma"(%[[QS]], %c0, %[[VS]], %c0, {{.*}}) {columns = 64 : i64, depth = 96 : i64, element = bf16, lhs_rows = 64 : i64, {{.*}}rhs_rows = 64 : i64}
+// CHECK: "kernel.wgmma"({{.*}}%[[VS]], %c0, {{.*}}) {columns = 96 : i64, depth = 64 : i64, element = bf16, {{.*}}rhs_rows = 64 : i64, transposed = true}
+func.func @half_a_swizzle(%q: memref<64x2x96xbf16>, %v: memref<64x96xbf16>, %y: memref<64x96xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#m, #d, #t], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 1 : i64}} {
+  %qs = "tile.ring"() : () -> memref<1x64x96xbf16, 3>
+  %vs = "tile.ring"() : () -> memref<1x64x96xbf16, 3>
+  %c0 = arith.constant 0 : index
+  %scores = arith.constant dense<0.0> : vector<64x1x64xf32>
+  %zeros = arith.constant dense<0.0> : vector<64x96x1xf32>
+  "tile.fetch"(%qs, %c0, %q, %c0, %c0, %c0) {rows = array<i64: 0>, column = 1 : i64, map = affine_map<(m, d, t) -> (m, 1, d)>} : (memref<1x64x96xbf16, 3>, index, memref<64x2x96xbf16>, index, index, index) -> ()
+  "tile.fetch"(%vs, %c0, %v, %c0, %c0, %c0) {rows = array<i64: 2>, column = 1 : i64, map = affine_map<(m, d, t) -> (t, d)>} : (memref<1x64x96xbf16, 3>, index, memref<64x96xbf16>, index, index, index) -> ()
+  %a = "tile.await"(%qs, %c0) : (memref<1x64x96xbf16, 3>, index) -> memref<64x96xbf16, 3>
+  %b = "tile.await"(%vs, %c0) : (memref<1x64x96xbf16, 3>, index) -> memref<64x96xbf16, 3>
+  %x = "tile.dot_shared"(%a, %b, %scores) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 2>} : (memref<64x96xbf16, 3>, memref<64x96xbf16, 3>, vector<64x1x64xf32>) -> vector<64x1x64xf32>
+  %p = arith.truncf %x : vector<64x1x64xf32> to vector<64x1x64xbf16>
+  %mixed = "tile.dot_shared"(%p, %b, %zeros) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>, transposed = true} : (vector<64x1x64xbf16>, memref<64x96xbf16, 3>, vector<64x96x1xf32>) -> vector<64x96x1xf32>
+  "tile.store"(%mixed, %y, %c0, %c0, %c0) {map = affine_map<(m, d, t) -> (m, d)>} : (vector<64x96x1xf32>, memref<64x96xf32>, index, index, index) -> ()
+  return
+}
+
+}
+}

@@ -15,8 +15,8 @@
 
 module attributes {primop.symbols = {n = array<i64: 1, 256>, m = array<i64: 1, 256>}} {
 
-// Many queries are one chain where both products suit tensor cores: 16-bit operands and heads of 64 or 128. The cast of the
-// shares then rounds the exponentials, before their total is known, and what is mixed is divided by the total.
+// Many queries are one chain where both products suit tensor cores: 16-bit operands and heads of whole steps of 16. The cast
+// of the shares then rounds the exponentials, before their total is known, and what is mixed is divided by the total.
 // CHECK-LABEL: func.func private @many(
 // CHECK-SAME: %[[Q:[^:]*]]: tensor<2x?x64xbf16> {{{.*}}, %[[K:[^:]*]]: tensor<2x?x64xbf16> {{{.*}}, %[[V:[^:]*]]: tensor<2x?x64xbf16> {
 // CHECK: %[[PRODUCTS:.*]] = "primop.mul"(%[[Q]], %[[K]])
@@ -41,6 +41,40 @@ func.func private @many(%q: tensor<2x?x64xbf16> {primop.kind = "argument", primo
   %products = "primop.mul"(%p, %v) {space = #pv, maps = [#shares, #values]} : (tensor<2x?x?xbf16>, tensor<2x?x64xbf16>) -> tensor<2x?x64x?xf32>
   %mixed = "primop.sum"(%products) {space = #pv, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x64x?xf32>) -> tensor<2x?x64xf32>
   return %mixed : tensor<2x?x64xf32>
+}
+
+}
+
+// -----
+
+#query = affine_map<()[n, m] -> (2, m, 96)>
+#cache = affine_map<()[n, m] -> (2, n, 96)>
+#scores = affine_map<()[n, m] -> (2, m, n)>
+#qk = affine_map<()[n, m] -> (2, m, n, 96)>
+#pv = affine_map<()[n, m] -> (2, m, 96, n)>
+#identity = affine_map<(h, i, j)[n, m] -> (h, i, j)>
+#all = affine_map<(h, i, j, d)[n, m] -> (h, i, j, d)>
+#rows = affine_map<(h, i, j, d)[n, m] -> (h, i, d)>
+#keys = affine_map<(h, i, j, d)[n, m] -> (h, j, d)>
+#shares = affine_map<(h, i, d, j)[n, m] -> (h, i, j)>
+#values = affine_map<(h, i, d, j)[n, m] -> (h, j, d)>
+
+module attributes {primop.symbols = {n = array<i64: 1, 256>, m = array<i64: 1, 256>}} {
+
+// Heads need not be whole swizzles.
+// CHECK-LABEL: func.func private @steps(
+// CHECK: "primop.max"({{.*}}primop.online
+// CHECK: "primop.mul"({{.*}}primop.online
+// CHECK: "primop.sum"({{.*}}primop.online
+// CHECK: return
+func.func private @steps(%q: tensor<2x?x96xbf16> {primop.kind = "argument", primop.shape = #query}, %k: tensor<2x?x96xbf16> {primop.kind = "state", primop.shape = #cache}, %v: tensor<2x?x96xbf16> {primop.kind = "state", primop.shape = #cache}) -> (tensor<2x?x96xf32> {primop.shape = #query}) attributes {primop.chunk} {
+  %scores = "primop.mul"(%q, %k) {space = #qk, maps = [#rows, #keys]} : (tensor<2x?x96xbf16>, tensor<2x?x96xbf16>) -> tensor<2x?x?x96xf32>
+  %x = "primop.sum"(%scores) {space = #qk, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x?x96xf32>) -> tensor<2x?x?xf32>
+  %shares = "primop.softmax"(%x) {space = #scores, maps = [#identity], dim = 2 : i64} : (tensor<2x?x?xf32>) -> tensor<2x?x?xf32>
+  %p = "primop.cast"(%shares) {space = #scores, maps = [#identity]} : (tensor<2x?x?xf32>) -> tensor<2x?x?xbf16>
+  %products = "primop.mul"(%p, %v) {space = #pv, maps = [#shares, #values]} : (tensor<2x?x?xbf16>, tensor<2x?x96xbf16>) -> tensor<2x?x96x?xf32>
+  %mixed = "primop.sum"(%products) {space = #pv, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x96x?xf32>) -> tensor<2x?x96xf32>
+  return %mixed : tensor<2x?x96xf32>
 }
 
 }
@@ -79,11 +113,11 @@ func.func private @wide(%q: tensor<2x?x64xf32> {primop.kind = "argument", primop
 
 // -----
 
-#query = affine_map<()[n, m] -> (2, m, 32)>
-#cache = affine_map<()[n, m] -> (2, n, 32)>
+#query = affine_map<()[n, m] -> (2, m, 40)>
+#cache = affine_map<()[n, m] -> (2, n, 40)>
 #scores = affine_map<()[n, m] -> (2, m, n)>
-#qk = affine_map<()[n, m] -> (2, m, n, 32)>
-#pv = affine_map<()[n, m] -> (2, m, 32, n)>
+#qk = affine_map<()[n, m] -> (2, m, n, 40)>
+#pv = affine_map<()[n, m] -> (2, m, 40, n)>
 #identity = affine_map<(h, i, j)[n, m] -> (h, i, j)>
 #all = affine_map<(h, i, j, d)[n, m] -> (h, i, j, d)>
 #rows = affine_map<(h, i, j, d)[n, m] -> (h, i, d)>
@@ -93,18 +127,52 @@ func.func private @wide(%q: tensor<2x?x64xf32> {primop.kind = "argument", primop
 
 module attributes {primop.symbols = {n = array<i64: 1, 256>, m = array<i64: 1, 256>}} {
 
-// ... and so are short heads.
-// CHECK-LABEL: func.func private @short(
+// ... and so are heads that end inside a step ...
+// CHECK-LABEL: func.func private @odd(
 // CHECK-NOT: primop.online
 // CHECK: return
-func.func private @short(%q: tensor<2x?x32xbf16> {primop.kind = "argument", primop.shape = #query}, %k: tensor<2x?x32xbf16> {primop.kind = "state", primop.shape = #cache}, %v: tensor<2x?x32xbf16> {primop.kind = "state", primop.shape = #cache}) -> (tensor<2x?x32xf32> {primop.shape = #query}) attributes {primop.chunk} {
-  %scores = "primop.mul"(%q, %k) {space = #qk, maps = [#rows, #keys]} : (tensor<2x?x32xbf16>, tensor<2x?x32xbf16>) -> tensor<2x?x?x32xf32>
-  %x = "primop.sum"(%scores) {space = #qk, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x?x32xf32>) -> tensor<2x?x?xf32>
+func.func private @odd(%q: tensor<2x?x40xbf16> {primop.kind = "argument", primop.shape = #query}, %k: tensor<2x?x40xbf16> {primop.kind = "state", primop.shape = #cache}, %v: tensor<2x?x40xbf16> {primop.kind = "state", primop.shape = #cache}) -> (tensor<2x?x40xf32> {primop.shape = #query}) attributes {primop.chunk} {
+  %scores = "primop.mul"(%q, %k) {space = #qk, maps = [#rows, #keys]} : (tensor<2x?x40xbf16>, tensor<2x?x40xbf16>) -> tensor<2x?x?x40xf32>
+  %x = "primop.sum"(%scores) {space = #qk, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x?x40xf32>) -> tensor<2x?x?xf32>
   %shares = "primop.softmax"(%x) {space = #scores, maps = [#identity], dim = 2 : i64} : (tensor<2x?x?xf32>) -> tensor<2x?x?xf32>
   %p = "primop.cast"(%shares) {space = #scores, maps = [#identity]} : (tensor<2x?x?xf32>) -> tensor<2x?x?xbf16>
-  %products = "primop.mul"(%p, %v) {space = #pv, maps = [#shares, #values]} : (tensor<2x?x?xbf16>, tensor<2x?x32xbf16>) -> tensor<2x?x32x?xf32>
-  %mixed = "primop.sum"(%products) {space = #pv, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x32x?xf32>) -> tensor<2x?x32xf32>
-  return %mixed : tensor<2x?x32xf32>
+  %products = "primop.mul"(%p, %v) {space = #pv, maps = [#shares, #values]} : (tensor<2x?x?xbf16>, tensor<2x?x40xbf16>) -> tensor<2x?x40x?xf32>
+  %mixed = "primop.sum"(%products) {space = #pv, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x40x?xf32>) -> tensor<2x?x40xf32>
+  return %mixed : tensor<2x?x40xf32>
+}
+
+}
+
+// -----
+
+#query = affine_map<()[n, m] -> (2, m, 64)>
+#cache = affine_map<()[n, m] -> (2, n, 64)>
+#wide = affine_map<()[n, m] -> (2, n, 96)>
+#result = affine_map<()[n, m] -> (2, m, 96)>
+#scores = affine_map<()[n, m] -> (2, m, n)>
+#qk = affine_map<()[n, m] -> (2, m, n, 64)>
+#pv = affine_map<()[n, m] -> (2, m, 96, n)>
+#identity = affine_map<(h, i, j)[n, m] -> (h, i, j)>
+#all = affine_map<(h, i, j, d)[n, m] -> (h, i, j, d)>
+#rows = affine_map<(h, i, j, d)[n, m] -> (h, i, d)>
+#keys = affine_map<(h, i, j, d)[n, m] -> (h, j, d)>
+#shares = affine_map<(h, i, d, j)[n, m] -> (h, i, j)>
+#values = affine_map<(h, i, d, j)[n, m] -> (h, j, d)>
+
+module attributes {primop.symbols = {n = array<i64: 1, 256>, m = array<i64: 1, 256>}} {
+
+// ... and values that are wider than keys: one axis of the loop is both widths.
+// CHECK-LABEL: func.func private @unequal(
+// CHECK-NOT: primop.online
+// CHECK: return
+func.func private @unequal(%q: tensor<2x?x64xbf16> {primop.kind = "argument", primop.shape = #query}, %k: tensor<2x?x64xbf16> {primop.kind = "state", primop.shape = #cache}, %v: tensor<2x?x96xbf16> {primop.kind = "state", primop.shape = #wide}) -> (tensor<2x?x96xf32> {primop.shape = #result}) attributes {primop.chunk} {
+  %scores = "primop.mul"(%q, %k) {space = #qk, maps = [#rows, #keys]} : (tensor<2x?x64xbf16>, tensor<2x?x64xbf16>) -> tensor<2x?x?x64xf32>
+  %x = "primop.sum"(%scores) {space = #qk, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x?x64xf32>) -> tensor<2x?x?xf32>
+  %shares = "primop.softmax"(%x) {space = #scores, maps = [#identity], dim = 2 : i64} : (tensor<2x?x?xf32>) -> tensor<2x?x?xf32>
+  %p = "primop.cast"(%shares) {space = #scores, maps = [#identity]} : (tensor<2x?x?xf32>) -> tensor<2x?x?xbf16>
+  %products = "primop.mul"(%p, %v) {space = #pv, maps = [#shares, #values]} : (tensor<2x?x?xbf16>, tensor<2x?x96xbf16>) -> tensor<2x?x96x?xf32>
+  %mixed = "primop.sum"(%products) {space = #pv, maps = [#all], dims = array<i64: 3>} : (tensor<2x?x96x?xf32>) -> tensor<2x?x96xf32>
+  return %mixed : tensor<2x?x96xf32>
 }
 
 }
