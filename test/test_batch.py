@@ -121,6 +121,7 @@ def weights_of(artifact: Artifact, config: ModelConfig) -> dict[str, np.ndarray]
     ("sm_90a", "bf16", CONFIG, 3e-2),  # products by groups of warps, operands by TMA
     ("sm_80", "bf16", CONFIG, 3e-2),  # by single warps
     ("sm_90a", "f32", replace(CONFIG, hidden_size=72, heads=9, kv_heads=3, head_dim=16), 1e-5),
+    ("sm_90a", "tf32", CONFIG, 5e-3),
     ("sm_90a", "bf16", replace(CONFIG, sliding_window=3), 3e-2),
     ("sm_80", "f32", replace(CONFIG, sliding_window=3), 1e-5),
 ])
