@@ -216,6 +216,10 @@ class Dialect(ir.Dialect):
             irdl.load_dialects(module)
 
     @classmethod
+    def verify_module(cls, module: ir.Operation) -> None:
+        """What the dialect asks of its attributes on a module; raises VerifyError."""
+
+    @classmethod
     def markdown(cls) -> str:
         """The reference of the dialect's operations, from their docstrings and fields."""
         lines = [f"# Dialect `{cls.name}`", "", inspect.getdoc(cls) or ""]
@@ -282,13 +286,16 @@ def verify(root: ir.OpView | ir.Operation | ir.Module) -> int:
     def visit(operation: ir.Operation) -> ir.WalkResult:
         nonlocal failures
         declared = op_class(operation.name)
-        if declared and (key := _fields_and_types(operation, declared)) not in right:
-            try:
+        try:
+            if declared and (key := _fields_and_types(operation, declared)) not in right:
                 _check(operation.opview)
                 right.add(key)
-            except VerifyError as error:
-                operation.location.emit_error(f"'{operation.name}' op {error}")
-                failures += 1
+            elif operation.name == "builtin.module":
+                for dialect in Dialect.known.values():
+                    dialect.verify_module(operation)
+        except VerifyError as error:
+            operation.location.emit_error(f"'{operation.name}' op {error}")
+            failures += 1
         return ir.WalkResult.ADVANCE
 
     root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)

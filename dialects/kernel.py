@@ -212,9 +212,14 @@ class Exchange(Kernel.Operation, name="exchange", traits=[Pure]):
             raise VerifyError(f"lanes must be a power of two below 32, but is {self.lanes}")
 
 
+def _check_multiplied(element: ir.Type) -> None:
+    if str(element) not in ("bf16", "f16", "tf32"):
+        raise VerifyError(f"element must be what tensor cores multiply, bf16, f16 or tf32, but is {element}")
+
+
 class Mma(Kernel.Operation, name="mma", traits=[Pure]):
     """acc + lhs rhs^T by a warp, 16 x 8 x 16: registers as mma.sync.m16n8k16 wants them, two 16-bit elements in each of lhs
-    and rhs, f32 in acc."""
+    and rhs, f32 in acc. Of tf32 16 x 8 x 8, one element in each, of whose f32 the low 13 bits do not count."""
 
     element: Attr[ir.Type]
     lhs: Sequence[Operand[ir.IntegerType]]
@@ -223,14 +228,16 @@ class Mma(Kernel.Operation, name="mma", traits=[Pure]):
     result_: Sequence[Result[ir.F32Type]]
 
     def verify(self) -> None:
+        _check_multiplied(self.element)
         sizes = [len(self.lhs), len(self.rhs), len(self.acc), len(self.operation.results)]
         if sizes != [4, 2, 4, 4]:
             raise VerifyError(f"lhs, rhs, acc and results must be 4, 2, 4 and 4 registers, but are {sizes}")
 
 
 class LoadMatrix(_Access, name="load_matrix"):
-    """Four matrices of 8 x 8 16-bit elements from shared memory, by a warp: lane 8 i + r gives the offset of row r of matrix
-    i, 16 bytes; each lane gets of every matrix two neighbours of row lane floordiv 4 or, `transposed`, of that column."""
+    """Four matrices of 8 x 8 16-bit words from shared memory, by a warp: lane 8 i + r gives the offset, in such words, of row r
+    of matrix i, 16 bytes; each lane gets of every matrix two neighbours of row lane floordiv 4 or, `transposed`, of that
+    column. Of f32, which is two words, that is one element."""
 
     SPACE = SHARED
     transposed: Attr[bool] = None
@@ -349,7 +356,8 @@ class Wgmma(Kernel.Operation, name="wgmma"):
     In shared memory both lie in rows of 128 bytes, swizzled, as a tensor map with such a box puts them; what has longer
     rows lies in several such blocks, of `lhs_rows` and `rhs_rows` rows. With `transposed`, rhs lies as depth x columns. acc
     are, for every 8 columns, two neighbouring ones of row 16 w + lane floordiv 4 of warp w, and the same of 8 rows further;
-    lhs may be given in registers, in the same order.
+    lhs may be given in registers, in the same order. An element of tf32 is an f32 of which the low 13 bits do not count: both
+    operands then lie in shared memory, in rows along the depth.
     """
 
     element: Attr[ir.Type]
@@ -367,9 +375,14 @@ class Wgmma(Kernel.Operation, name="wgmma"):
     result_: Sequence[Result[ir.F32Type]]
 
     def verify(self) -> None:
-        _check_memory("rhs", self.rhs, SHARED)
-        for operand in self.lhs:
-            _check_memory("lhs", operand, SHARED)
+        _check_multiplied(self.element)
+        held = "f32" if str(self.element) == "tf32" else str(self.element)
+        for what, operand in (("rhs", self.rhs), *(("lhs", v) for v in self.lhs)):
+            _check_memory(what, operand, SHARED)
+            if str(ir.MemRefType(operand.type).element_type) != held:
+                raise VerifyError(f"{what} must have elements {held}, but is {operand.type}")
+        if held == "f32" and (self.transposed or not self.lhs):
+            raise VerifyError("operands of tf32 must lie in shared memory in rows along the depth")
         if not len(self.acc) == len(self.operation.results) == self.columns // 2:
             raise VerifyError(f"acc and results must be {self.columns // 2} values for {self.columns} columns, but are "
                               f"{len(self.acc)} and {len(self.operation.results)}")

@@ -10,7 +10,7 @@ A matrix product is therefore two inputs, two ops and an output:
     %p = "primop.mul"(%a, %b) {space = () -> (m, n, k), maps = [(m, n, k) -> (m, k), (m, n, k) -> (n, k)], ...}
     %c = "primop.sum"(%p)     {space = () -> (m, n, k), maps = [identity], dims = [2]}
 
-The symbols of all maps are the module's `primop.symbols`, in their sorted order.
+The symbols of all maps are the module's `primop.symbols`, in their sorted order. A module may allow TF32 by `primop.tf32`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,16 @@ class InputKind(enum.Enum):
     STATE = "state"
 
 
+TF32 = "primop.tf32"  # on a module: tensor cores may read the f32 operands of its matrix products as TF32, ten bits of mantissa
+
+
 class Primop(Dialect, name="primop"):
     """Primitive tensor operations read through affine views."""
+
+    @classmethod
+    def verify_module(cls, module: ir.Operation) -> None:
+        if TF32 in module.attributes and not isinstance(module.attributes[TF32], ir.UnitAttr):
+            raise VerifyError(f"{TF32} must be a unit attribute, but is {module.attributes[TF32]}")
 
 
 def symbol_ranges(module: ir.Operation) -> dict[str, tuple[int, int]]:
@@ -60,6 +68,11 @@ def symbol_ranges(module: ir.Operation) -> dict[str, tuple[int, int]]:
         return {}
     named = ir.DictAttr(attributes["primop.symbols"])
     return {n.name: tuple(ir.DenseI64ArrayAttr(n.attr)) for n in named}
+
+
+def allows_tf32(module: ir.Operation) -> bool:
+    """Whether products of f32 in a module may be made in TF32; whoever recorded it said so, nothing else can."""
+    return TF32 in module.attributes
 
 
 def element_type(value: ir.Value) -> ir.Type:

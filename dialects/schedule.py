@@ -91,6 +91,7 @@ class Schedule:
     ahead: bool = False  # loops read the tiles of their next turn early
     split: int = 1  # blocks of a cluster that share the depth of a product (see tile/split.py)
     resident: int = 0  # blocks that shall fit a multiprocessor at once, which bounds their registers; 0: as it comes
+    tf32: bool = False  # the tensor cores read f32 operands as TF32
 
     @property
     def rings(self) -> bool:
@@ -131,6 +132,7 @@ class Schedule:
         copied = ", copied by all threads" if self.copied else ""
         rest = [f"{self.stages} stages on tensor cores{copied}"] if self.tensor else \
             ["a tensor core a warp"] if self.twin >= 0 else []
+        rest += ["f32 read as TF32"] if self.tf32 else []
         rest += [f"the depth over {self.split} blocks"] if self.split > 1 else []
         rest += [f"{self.stages} stages, multiply-adds from shared memory{copied}"] if self.staged else []
         rest += [f"{self.persistent} blocks walk over the programs"] if self.persistent else []
@@ -164,6 +166,7 @@ class Schedule:
             **({"ahead": ir.UnitAttr.get()} if self.ahead else {}),
             **({"split": _number(self.split)} if self.split > 1 else {}),
             **({"resident": _number(self.resident)} if self.resident else {}),
+            **({"tf32": ir.UnitAttr.get()} if self.tf32 else {}),
         })
 
     @staticmethod
@@ -197,6 +200,7 @@ class Schedule:
             "ahead" in entries,
             ir.IntegerAttr(entries["split"]).value if "split" in entries else 1,
             ir.IntegerAttr(entries["resident"]).value if "resident" in entries else 0,
+            "tf32" in entries,
         )
 
     def with_axis(self, position: int, **changes: object) -> Schedule:

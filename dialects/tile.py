@@ -255,7 +255,8 @@ class Dot(Tile.Operation, name="dot", traits=[Pure]):
 
 
 class DotTwin(Tile.Operation, name="dot_twin", traits=[Pure]):
-    """`acc + lhs rhs^T` by a warp's tensor core: lhs along rows and the depth, rhs along columns and the depth.
+    """`acc + lhs rhs^T` by a warp's tensor core: lhs along rows and the depth, rhs along columns and the depth. Of f32 it may
+    ignore the low 13 bits, where the schedule says `tf32`.
 
     rhs and acc lie differently over the lanes, so the columns have two axes: rhs runs along `twin`, acc along `column`, and
     element i of one is element i of the other.
@@ -374,7 +375,8 @@ class Release(Tile.Operation, name="release"):
 
 class DotShared(Tile.Operation, name="dot_shared", traits=[Pure]):
     """`acc + lhs rhs^T` by tensor cores, or of f32 by multiply-adds of all threads: rhs (n, k) in shared memory, lhs (m, k)
-    there or, for tensor cores, a tile of this program's threads.
+    there or, for tensor cores, a tile of this program's threads. With `tf32` in the schedule tensor cores take f32, too, and
+    may ignore the low 13 bits of every element.
 
     The rows of lhs and rhs run along the function's axes `lhs_rows` and `rhs_rows`, last fastest; acc is a tile over both.
     With `transposed`, rhs lies in memory as (k, n); with `lhs_transposed`, lhs as (k, m).

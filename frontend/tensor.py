@@ -57,10 +57,11 @@ def _text(shape: Sequence[Linear]) -> str:
 class Graph:
     """One module under construction, its context, and its symbols.
 
-    `symbols` maps a name to its inclusive range; an extent may be any sum and multiple of symbols and integers.
+    `symbols` maps a name to its inclusive range; an extent may be any sum and multiple of symbols and integers. `tf32` lets
+    tensor cores read the f32 operands of matrix products as TF32.
     """
 
-    def __init__(self, symbols: Mapping[str, tuple[int, int]] | None = None) -> None:
+    def __init__(self, symbols: Mapping[str, tuple[int, int]] | None = None, tf32: bool = False) -> None:
         self.symbols = dict(sorted((symbols or {}).items()))
         self.context = ir.Context()
         core.load_all(self.context)
@@ -72,6 +73,8 @@ class Graph:
             self.module = ir.Module.create()
             ranges = {n: ir.DenseI64ArrayAttr.get(list(r)) for n, r in self.symbols.items()}
             self.module.operation.attributes["primop.symbols"] = ir.DictAttr.get(ranges)
+            if tf32:
+                self.module.operation.attributes[primop.TF32] = ir.UnitAttr.get()
         self._insertion: ir.InsertionPoint | None = None
 
     def symbol(self, name: str) -> Linear:

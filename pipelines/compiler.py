@@ -14,7 +14,7 @@ from tilec.pipelines.nvvm_to_ptx import emit_ptx
 from tilec.pipelines.passes import Entry, run_pipeline
 from tilec.pipelines.pipeline import NVVM, cpu_pipeline, kernel_pipeline, scheduled_pipeline, tile_pipeline, without
 from tilec.pipelines.plan import expression, plan_module
-from tilec.pipelines.targets import CpuTarget, GpuTarget
+from tilec.pipelines.targets import CpuTarget, GpuTarget, check_tf32
 from tilec.runtime.artifact import Artifact, Kernel, Manifest, TensorMap
 
 Observer = Callable[[str, str, str], None]
@@ -40,6 +40,8 @@ def _compile(module: ir.Module, target: CpuTarget | GpuTarget, to_tiles: Sequenc
     with module.context, ir.Location.unknown():
         core.load_all()  # the context may be older than the import of a dialect
         symbols = primop.symbol_ranges(module.operation)
+        if primop.allows_tf32(module.operation):
+            check_tf32(target)
         run_pipeline(module, without(tuple(to_tiles), leave_out), observer=observer)
         if isinstance(target, CpuTarget):
             plan = plan_module(module.operation)

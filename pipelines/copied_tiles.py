@@ -3,7 +3,8 @@
 A row of a slot has 128 bytes, swizzled as TMA would put them: 16 bytes number c of row r lie at place c xor (r mod 8), so
 that eight rows at one column lie in all banks. A product of 16 x 16 x 16 takes four matrices of 8 x 8 of each operand, read
 by one instruction to which each lane gives the address of a row. What a thread's position adds to an address and what its
-registers add never share a bit of the place: an address is (start of the thread xor a constant) + a constant.
+registers add never share a bit of the place: an address is (start of the thread xor a constant) + a constant. Of f32, read as
+TF32, such a matrix holds 8 x 4, of which a lane gets one element, as the instruction wants it.
 
 A fetch is ordered after the reads of what lay in its slot by the barrier of the wait in between, where there is more than
 one slot; with one slot, by a barrier at the release.
@@ -32,7 +33,7 @@ from tilec.runtime.artifact import ITEM_BYTES
 PIECE_BYTES, ROW_BYTES = 16, 128
 STEP_BYTES = 32  # of a row that one step of a product by tensor cores reads
 PLACES = ROW_BYTES // PIECE_BYTES  # of a row
-ROW = 64  # 16-bit elements of a row
+ROW = 64  # 16-bit words of a row
 
 
 def blocks_of(columns: int, element: ir.Type, schedule: Schedule) -> int:
@@ -57,7 +58,7 @@ class _CopiedRing:
 
 @dataclass(frozen=True)
 class _Matrices:
-    """Where this lane's row of an operand's matrices begins: `start` counts elements, the swizzle already in it."""
+    """Where this lane's row of an operand's matrices begins: `start` counts 16-bit words, the swizzle already in it."""
 
     memory: ir.Value
     start: ir.Value
@@ -65,7 +66,7 @@ class _Matrices:
     transposed: bool
 
     def further(self, row: int, step: int) -> tuple[int, int]:
-        """(xor, plus): what the matrices from row `row` on have at step `step` of the depth, in places and in elements."""
+        """(xor, plus): what the matrices from row `row` on have at step `step` of the depth, in places and in words."""
         along, across = (row // 8, 16 * step) if self.transposed else (2 * step, row)
         block, place = divmod(along, PLACES)
         return place, (block * self.rows + across) * ROW
@@ -192,8 +193,9 @@ class CopiedTiles(SharedProducts):
     # Products ---------------------------------------------------------------------------------------------------------
 
     def _warp_products(self, op: tile.DotShared) -> Fragments:
-        """acc + lhs rhs^T in steps of 16 along the depth, in ascending order."""
-        acc, element = self.tiles[op.acc], ir.MemRefType(op.rhs.type).element_type
+        """acc + lhs rhs^T in steps of 32 bytes along the depth, in ascending order."""
+        acc, held = self.tiles[op.acc], ir.MemRefType(op.rhs.type).element_type
+        element = self.multiplied(held)
         rows, columns = list(op.lhs_rows), list(op.rhs_rows)
         row, column = rows[-1], columns[-1]
         registers = acc.layout.registers
@@ -206,7 +208,7 @@ class CopiedTiles(SharedProducts):
         steps = {a: prod(self.schedule.axes[b].tile for b in columns[i + 1:]) for i, a in enumerate(columns)}
         sums = {at: self._scalars(value) for at, value in acc.values.items()}
         own = self._words_of_rows(op) if left is None else {}
-        for step in range(depth // 16):
+        for step in range(depth * ITEM_BYTES[str(held)] // 32):
             words: dict[Coordinates, list[ir.Value]] = {}
             for at in acc.layout.coordinates():
                 if at[row] % 2 == 0 and (key := tuple(at[a] for a in rows)) not in words:
@@ -229,6 +231,14 @@ class CopiedTiles(SharedProducts):
         values = self._gathered(acc.values, [s for at in acc.values for s in sums[at]])
         return Fragments(acc.layout, acc.element, values)
 
+    def multiplied(self, element: ir.Type) -> ir.Type:
+        """As what tensor cores read elements: f32 as TF32, if the schedule says so."""
+        if str(element) != "f32":
+            return element
+        if not self.schedule.tf32:
+            raise PassFailure("tensor cores read f32 only as TF32, which this schedule does not ask for", ir.Location.current)
+        return ir.FloatTF32Type.get()
+
     def _matrices(self, slot: ir.Value, axis: int, lanes: int, transposed: bool) -> _Matrices:
         """This lane's row of the first four matrices of its warp.
 
@@ -236,6 +246,7 @@ class CopiedTiles(SharedProducts):
         further; of a left operand two along the rows, then the same of 8 further along the depth.
         """
         memory, offset = self.places[slot]
+        offset = self._scaled(offset, ITEM_BYTES[str(ir.MemRefType(slot.type).element_type)] // 2)
         lane = arith.remui(self.thread_number, self._index(WARP))
         inside, fourth = arith.remui(lane, self._index(8)), arith.divui(lane, self._index(8))
         odd, high = arith.remui(fourth, self._index(2)), arith.divui(fourth, self._index(2))
@@ -275,7 +286,8 @@ class CopiedTiles(SharedProducts):
         """A left operand in registers: of every pair of rows the words of all steps, in the order of the instruction."""
         source, rows, word = self.tiles[op.lhs], list(op.lhs_rows), ir.IntegerType.get_signless(32)
         reduced = [i for i, n in enumerate(op.lhs.type.shape) if n > 1 and i not in rows]
-        if source.layout.length != 2 or len(reduced) != 1 or source.layout.box[reduced[0]] != 2:
+        if source.layout.length != 2 or ITEM_BYTES[str(source.element)] != 2 or len(reduced) != 1 or \
+                source.layout.box[reduced[0]] != 2:
             raise PassFailure("the layout of a tile is not that of tensor cores' operands", op.operation.location)
         found: dict[Coordinates, list[ir.Value]] = {}
         for at in sorted(source.layout.coordinates(), key=lambda at: (at[reduced[0]], *(at[a] for a in rows))):

@@ -68,7 +68,7 @@ def choose_schedule(structure: Structure, target: CpuTarget | GpuTarget, recordi
 
 def key_of(structure: Structure) -> str:
     """What a kernel is called in recordings."""
-    return kernel_key(structure.function.operation.get_asm(use_local_scope=True), structure.symbols)
+    return kernel_key(structure.function.operation.get_asm(use_local_scope=True), structure.symbols, structure.tf32)
 
 
 def _recorded(name: str, text: str, options: list[Candidate], recording: Recording) -> Schedule:

@@ -489,8 +489,7 @@ class FragmentLowering(ABC):
             return [[*origins, arith.index_cast(index, rows)]] * count
         return [[*origins, arith.index_cast(index, vector.extract(rows, [], [i]))] for i in range(count)]
 
-    @staticmethod
-    def _is_run(elements: list[Linear], places: list[list[ir.Value]]) -> bool:
+    def _is_run(self, elements: list[Linear], places: list[list[ir.Value]]) -> bool:
         """Whether the elements of a fragment are neighbours in memory, in order."""
         return all(e - elements[0] == linear(i) and p is places[0]
                    for i, (e, p) in enumerate(zip(elements, places, strict=True)))

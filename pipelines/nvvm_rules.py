@@ -213,7 +213,7 @@ def _exchange(op: ir.OpView) -> ir.Value:
 
 @rule(kernel.Mma)
 def _mma(op: ir.OpView) -> list[ir.Value]:
-    text = (f"mma.sync.aligned.m16n8k16.row.col.f32.{op.element}.{op.element}.f32 "
+    text = (f"mma.sync.aligned.m16n8k{_depth_of_a_step(op.element)}.row.col.f32.{op.element}.{op.element}.f32 "
             "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};")
     made = llvm.inline_asm(_struct(4), [*op.lhs, *op.rhs, *op.acc], text, ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4),
                            asm_dialect=0)
@@ -293,6 +293,12 @@ def _tma_load(op: ir.OpView) -> None:
 
 
 SPAN = 128  # bytes of a row of a block in shared memory
+STEP = 32  # bytes of it that one instruction takes
+
+
+def _depth_of_a_step(element: ir.Type) -> int:
+    """Elements of 32 bytes, which one instruction takes along the depth."""
+    return 8 if str(element) == "tf32" else 16
 
 
 def _descriptor(buffer: ir.Value, offset: ir.Value, element: ir.Type, leading: int) -> ir.Value:
@@ -305,23 +311,28 @@ def _descriptor(buffer: ir.Value, offset: ir.Value, element: ir.Type, leading: i
 
 
 def _steps(op: kernel.Wgmma, rows: int, transposed: bool) -> list[int]:
-    """The distances of an operand's steps of 16 along the depth, in units of 16 bytes: 32 bytes in a row, or 16 rows."""
-    size = ITEM_BYTES[str(op.element)]
+    """The distances of an operand's steps along the depth, in units of 16 bytes: 32 bytes in a row, or 16 rows."""
+    steps, inside = range(op.depth // _depth_of_a_step(op.element)), SPAN // STEP
     if transposed:
-        return [step * 16 * SPAN // 16 for step in range(op.depth // 16)]
-    inside = SPAN // (16 * size)
-    return [(step // inside * rows * SPAN + step % inside * 16 * size) // 16 for step in range(op.depth // 16)]
+        return [step * 16 * SPAN // 16 for step in steps]
+    return [(step // inside * rows * SPAN + step % inside * STEP) // 16 for step in steps]
 
 
 @rule(kernel.Wgmma)
 def _wgmma(op: ir.OpView) -> list[ir.Value]:
-    """Fence, steps and commit in one piece of assembly: nothing, not even a zero for acc, may come between them."""
+    """Fence, steps and commit in one piece of assembly: nothing, not even a zero for acc, may come between them.
+
+    Of f32 in shared memory the instruction takes the bits that TF32 has: sign, exponent and ten of the mantissa. That cuts
+    off up to 2^-10 of each operand, always towards zero; nobody rounds them before.
+    """
     word, values, transposed = ir.IntegerType.get_signless(32), list(op.acc), bool(op.transposed)
-    rhs = _descriptor(op.rhs, op.rhs_offset, op.element, op.rhs_rows * SPAN if transposed else 16)
+    tf32 = str(op.element) == "tf32"
+    held = ir.F32Type.get() if tf32 else op.element
+    rhs = _descriptor(op.rhs, op.rhs_offset, held, op.rhs_rows * SPAN if transposed else 16)
     if op.lhs_registers:
         lhs, kind = [llvm.bitcast(word, v) for v in op.lhs_registers], "r"
     else:
-        lhs, kind = [_descriptor(op.lhs[0], op.lhs_offset[0], op.element, 16)], "l"
+        lhs, kind = [_descriptor(op.lhs[0], op.lhs_offset[0], held, 16)], "l"
     count = len(values)
     acc = ", ".join(f"${i}" for i in range(count))
     lines = ["{ .reg .pred add; .reg .b64 left, right; setp.ne.b32 add, 1, 0; wgmma.fence.sync.aligned;"]
@@ -333,9 +344,9 @@ def _wgmma(op: ir.OpView) -> list[ir.Value]:
         else:
             lines.append(f"add.s64 left, ${count}, {left};")
             operand = "left"
-        flags = f"add, 1, 1, {int(transposed)}" if op.lhs_registers else f"add, 1, 1, 0, {int(transposed)}"
-        lines.append(f"wgmma.mma_async.sync.aligned.m64n{op.columns}k16.f32.{op.element}.{op.element} {{{acc}}}, {operand}, "
-                     f"right, {flags};")
+        majors = "" if tf32 else f", {int(transposed)}" if op.lhs_registers else f", 0, {int(transposed)}"
+        shape = f"m64n{op.columns}k{_depth_of_a_step(op.element)}.f32.{op.element}.{op.element}"
+        lines.append(f"wgmma.mma_async.sync.aligned.{shape} {{{acc}}}, {operand}, right, add, 1, 1{majors};")
     lines.append("wgmma.commit_group.sync.aligned; }")
     constraints = ",".join([*["=f"] * count, *[kind] * len(lhs), "l", *map(str, range(count)), "~{memory}"])
     total = llvm.inline_asm(_struct(count), [*lhs, rhs, *values], " ".join(lines), constraints, has_side_effects=True,

@@ -97,12 +97,16 @@ class Recording:
         os.replace(part.name, path)
 
 
-def kernel_key(text: str, symbols: Mapping[str, tuple[int, int]]) -> str:
-    """A hash of a kernel's text, in which its name and those of the symbols, of which only the ranges matter, do not count."""
+def kernel_key(text: str, symbols: Mapping[str, tuple[int, int]], tf32: bool = False) -> str:
+    """A hash of a kernel's text, in which its name and those of the symbols, of which only the ranges matter, do not count.
+
+    Where its module allows `tf32` a kernel has other schedules, so it is another one.
+    """
     text, used = _without_lists(re.sub(r'@([\w.$-]+|"[^"]*")', "@", text, count=1)), symbols_used(text, symbols)
     for place, name in enumerate(used):
         text = re.sub(rf"\bs{list(symbols).index(name)}\b", f"symbol{place}", text)
-    return hashlib.sha256(json.dumps([text, [symbols[n] for n in used]]).encode()).hexdigest()[:32]
+    key = [text, [symbols[n] for n in used], *(["tf32"] if tf32 else [])]
+    return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
 
 
 def symbols_used(text: str, symbols: Mapping[str, tuple[int, int]]) -> list[str]:

@@ -100,6 +100,12 @@ def processor_name() -> str:
     return match[1] if match else platform.machine()
 
 
+def check_tf32(target: CpuTarget | GpuTarget) -> None:
+    """TargetError unless the target has tensor cores, which alone know TF32; those of every GPU here do."""
+    if isinstance(target, CpuTarget):
+        raise TargetError(f"dtype tf32 needs the tensor cores of a GPU, and {target.name} is a CPU; use f32")
+
+
 def find_target(name: str) -> CpuTarget | GpuTarget:
     """The target called `name`: 'cpu' (this machine), a CPU level or an NVIDIA architecture. Raises TargetError."""
     if name == "cpu":

@@ -254,8 +254,8 @@ class TensorCores(CopiedTiles):
         order = self._register_order(acc, list(op.lhs_rows), list(op.rhs_rows))
         scalars = [s for at in order for s in self._scalars(acc.values[at])]
         result = kernel.Wgmma(
-            element=self._element(op.rhs), columns=columns, depth=depth, lhs_rows=rows, rhs_rows=slot_rows, **lhs,
-            transposed=op.transposed, rhs=rhs, rhs_offset=rhs_offset, acc=scalars, result_=[s.type for s in scalars])
+            element=self.multiplied(self._element(op.rhs)), columns=columns, depth=depth, lhs_rows=rows, rhs_rows=slot_rows,
+            **lhs, transposed=op.transposed, rhs=rhs, rhs_offset=rhs_offset, acc=scalars, result_=[s.type for s in scalars])
         made = list(result.operation.results)
         if _is_used_at_once(op):
             made = list(kernel.WgmmaWait(running=0, acc=made, result_=[s.type for s in made]).operation.results)
@@ -265,13 +265,16 @@ class TensorCores(CopiedTiles):
         return Fragments(acc.layout, acc.element, {at: values[at] for at in acc.values})
 
     def _lower_dot_twin(self, op: tile.DotTwin) -> Fragments:
-        """Products of 16 x 8 x 16: of eight neighbours along the depth a lane gives four to each of two steps.
+        """Products of 16 x 8 x 32 bytes: of four neighbouring words along the depth a lane gives two to each of two steps.
 
-        Which elements meet in a step does not matter, as long as both operands agree: so both are read in 16-byte runs.
+        Which elements meet in a step does not matter, as long as both operands agree: so both are read in 16-byte runs. A
+        word is two elements of 16 bits or one of f32.
         """
         lhs, rhs, acc = (self.tiles[v] for v in (op.lhs, op.rhs, op.acc))
+        element = self.multiplied(op.lhs.type.element_type)
+        run = 16 // ITEM_BYTES[str(op.lhs.type.element_type)]
         row = next((i for i, n in enumerate(lhs.layout.registers) if n > 1 and i != op.depth), op.depth)
-        if lhs.layout.length != 8 or rhs.layout.length != 8 or acc.layout.length != 2 or row == op.depth or \
+        if lhs.layout.length != run or rhs.layout.length != run or acc.layout.length != 2 or row == op.depth or \
                 lhs.layout.registers[row] % 2:
             raise PassFailure("the layout of a tile is not that of a tensor core's operands", op.operation.location)
 
@@ -294,7 +297,7 @@ class TensorCores(CopiedTiles):
                     for i, x in enumerate(at)))
                 for step in (0, 2):
                     made = kernel.Mma(
-                        element=op.lhs.type.element_type, rhs=column_words[step:step + 2], acc=sums,
+                        element=element, rhs=column_words[step:step + 2], acc=sums,
                         lhs=[upper_words[step], lower_words[step], upper_words[step + 1], lower_words[step + 1]],
                         result_=[s.type for s in sums])
                     sums = list(made.operation.results)

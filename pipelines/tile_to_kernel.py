@@ -14,7 +14,7 @@ from mlir import ir
 from mlir.dialects import arith, func, gpu, scf, vector
 
 from tilec.dialects import kernel, primop, tile
-from tilec.dialects.index_expr import Linear, linear, make_map
+from tilec.dialects.index_expr import Atom, Dim, Linear, Mod, linear, make_map
 from tilec.dialects.schedule import Schedule
 from tilec.errors import UnsupportedError
 from tilec.pipelines.layouts import Fragments
@@ -196,6 +196,21 @@ class _GpuLowering(TensorCores):
             safe = arith.select(vector.extract(mask, [], [i]), place, self.constant(0, index))
             parts.append(self.load(buffer, (safe, 0), vector_type.element_type))
         return arith.select(mask, vector.from_elements(kind, parts), otherwise)
+
+    def _is_run(self, elements: list[Linear], places: list[list[ir.Value]]) -> bool:
+        """Also one that begins at a multiple of its size: a GPU reads and writes no other vectors."""
+        return super()._is_run(elements, places) and self._is_multiple(elements[0], len(elements))
+
+    def _is_multiple(self, offset: Linear, size: int) -> bool:
+        """Whether an offset is known to be a multiple of `size`. Along an axis a thread begins at multiples of its vectors."""
+        axes = self.schedule.axes
+
+        def whole(atom: Atom) -> bool:
+            if isinstance(atom, Dim):  # beyond the axes is what a gather has found
+                return atom.position < len(axes) and axes[atom.position].vector % size == 0
+            return isinstance(atom, Mod) and atom.divisor % size == 0 and self._is_multiple(atom.numerator, size)
+
+        return offset.constant % size == 0 and all(c % size == 0 or whole(a) for a, c in offset.terms)
 
     def store(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int]) -> None:
         store = kernel.StoreShared if _is_shared(buffer) else kernel.StoreGlobal

@@ -21,6 +21,12 @@ from tilec.errors import TilecError
 
 SCHEMA = 2
 ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i1": 1}
+TF32 = "tf32"  # asked for as a type of weights and cache: f32 in memory, of which tensor cores read the upper 19 bits
+
+
+def in_memory(dtype: str) -> str:
+    """The element type that weights and cache have in memory where `dtype` was asked for."""
+    return "f32" if dtype == TF32 else dtype
 
 
 class ArtifactError(TilecError):

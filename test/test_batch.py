@@ -122,6 +122,7 @@ def weights_of(artifact: Artifact, config: ModelConfig) -> dict[str, np.ndarray]
     ("sm_90a", "bf16", replace(CONFIG, heads=3, kv_heads=1, head_dim=96), 3e-2),
     ("sm_80", "bf16", CONFIG, 3e-2),  # by single warps
     ("sm_90a", "f32", replace(CONFIG, hidden_size=72, heads=9, kv_heads=3, head_dim=16), 1e-5),
+    ("sm_90a", "tf32", CONFIG, 5e-3),
     ("sm_90a", "bf16", replace(CONFIG, sliding_window=3), 3e-2),
     ("sm_80", "f32", replace(CONFIG, sliding_window=3), 1e-5),
 ])

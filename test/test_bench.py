@@ -41,7 +41,7 @@ COMMANDS = {
     "matvec": ["--shape", "48x64", "--turns", "1"],
     "matmul": ["--shape", "16x32x64", "--turns", "1", "--without", "tilec-cse"],
     "attention": ["--length", "24", "--width", "16", "--heads", "4", "--kv-heads", "2", "--turns", "1"],
-    "prefill": ["--model", "tiny", "--tokens", "5", "--turns", "1"],
+    "prefill": ["--model", "tiny", "--tokens", "5", "--turns", "1", "--dtype", "tf32"],
     "decode": ["--model", "tiny", "--repeats", "6", "--context", "4", "--batch", "3"],
 }
 
@@ -84,6 +84,17 @@ def test_what_is_not_understood_shows_the_usage(arguments: list[str], capsys: py
 def test_without_a_gpu_a_benchmark_says_so(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", name]) == 1
     assert f"the {name} benchmark needs an NVIDIA GPU" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("dtype", "error"), [("f32", 1e-5), ("tf32", 1e-2)])
+def test_only_tf32_multiplies_f32_by_tensor_cores(dtype: str, error: float, gpu: FakeDriver) -> None:
+    case = matmul.case(40, 64, 160, dtype)
+    row = harness.measure(case, "sm_90a", 1)
+    assert row["ms"] and row["dtype"] == dtype and (row["error"] < 1e-5) == (dtype == "f32") and row["error"] < error
+    theirs, arrays = case.torch["matmul"], case.inputs(0)
+    index, exact = case.exact(arrays)
+    got = theirs({n: torch_side.to_torch(a, "cpu") for n, a in arrays.items()})
+    assert harness.error_of(got.double().numpy()[index], exact) < 1e-2
 
 
 # What is measured ---------------------------------------------------------------------------------------------------

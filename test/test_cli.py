@@ -484,7 +484,21 @@ def test_the_chat_template_is_used_unless_the_text_is_raw(cli: Cli, model: Path,
     assert [prompt_tokens(), prompt_tokens("--raw"), prompt_tokens("--system", "w5")] == [4, 2, 6]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("command", ["generate", "compile", "tune"])
+def test_tf32_is_refused_on_a_cpu(cli: Cli, model: Path, tmp_path: Path, command: str) -> None:
+    more = {"generate": ["w1"], "compile": ["-o", tmp_path / "made"], "tune": []}[command]
+    result = cli(command, model, *more, "--target", "cpu", "--dtype", "tf32")
+    assert_refused(result, f"dtype tf32 needs the tensor cores of a GPU, and {host_cpu().name} is a CPU; use f32")
+
+
+def test_tf32_can_be_compiled_for_a_gpu_that_is_not_here(cli: Cli, model: Path, tmp_path: Path) -> None:
+    result = cli("compile", model, "-o", tmp_path / "made", "--target", "sm_86", "--dtype", "tf32", "--context", CONTEXT)
+    assert result.code == 0, result.err
+    manifest = json.loads((tmp_path / "made" / "manifest.json").read_text())
+    assert manifest["model"]["dtype"] == "tf32" and {w["dtype"] for w in manifest["weights"].values()} == {"f32"}
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "tf32"])
 def test_every_dtype_answers(generate: Cli, dtype: str) -> None:
     if dtype == "bf16" and not host_cpu().bf16_dot:
         pytest.skip("this machine's CPU does not compute in bf16")

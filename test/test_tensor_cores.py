@@ -525,6 +525,15 @@ def test_a_product_that_wgmma_cannot_make_is_made_without(
         check_product(simulate(program, artifact)["y"], program.inputs["x"], program.inputs["w"], "f32")
 
 
+@pytest.mark.parametrize("result", ["f32", "bf16"])
+def test_pairs_of_an_odd_row_are_stored_one_by_one(result: str) -> None:
+    """A whole tile of an odd number of columns: every other row begins between the places where a pair may."""
+    program = product(64, 64, 33, 64, result=result)
+    artifact = compiled(program, "sm_80")
+    assert "mma.sync" in text_of(artifact)
+    check_product(simulate(program, artifact)["y"], program.inputs["x"], program.inputs["w"], result)
+
+
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 def test_operands_that_are_computed_are_made_before(target: str) -> None:
     """Each program would compute them again, and its lanes would hold them where no tensor core wants them."""

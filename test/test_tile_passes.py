@@ -33,6 +33,7 @@ from . import cases, reference
 from .programs import Program, programs
 from .reference import Array
 from .test_tensor_cores import EPILOGUES, check_product, normal, product, projection, recorded, rotary_of_wide_heads, seq
+from .test_tf32 import product as product_in_tf32
 from .tile import Kernel, Memory, run
 
 TARGETS = ("sm_90a", "sm_80")
@@ -202,6 +203,7 @@ OF_MODELS = {  # the others have nothing to stage or to read ahead
 CASES = {
     "a product": Case(lambda: product(128, 40, 129, 200), RINGS, COPIED),
     "a product of one step": Case(lambda: product(64, 17, 128, 64), STAGED, ["tile-stage"]),
+    "a product in tf32": Case(lambda: product_in_tf32(128, 40, 129, 200), RINGS, COPIED),
     "a product of few rows": Case(lambda: product(8, 5, 40, 136), RINGS, AHEAD),
     "a product of a cluster": Case(lambda: product(128, 40, 65, 1024), PARTS, COPIED),
     "a product of a cluster and more": Case(lambda: recorded(long_product), PARTS, AHEAD),

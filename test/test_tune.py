@@ -14,6 +14,7 @@ import pytest
 from mlir import ir
 
 from tilec.dialects import core, primop
+from tilec.errors import TilecError
 from tilec.frontend.checkpoints import open_checkpoint
 from tilec.llm import _key, choose_dtype, recording_path
 from tilec.model_compiler import record_for
@@ -299,6 +300,20 @@ def test_a_gpu_is_tuned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     made = command.tune(request("sm_90a"), 2, tmp_path / "tuned.json", lines.append)
     assert [c.kernel for c in made.choices.values()] == names and not [line for line in lines if "left out" in line]
     assert all(m.us == 500.0 for c in made.choices.values() for m in c.candidates)  # the driver's millisecond over two sets
+
+
+def test_a_product_in_tf32_is_measured_as_such(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And is right but for the bits that tensor cores do not read, which would be wrong in f32."""
+    children(monkeypatch, QUICK, SIMULATED)
+    only(monkeypatch, "prefill_layer_output")
+    lines: list[str] = []
+    made = command.tune(request("sm_90a", "tf32"), 2, tmp_path / "tuned.json", lines.append)
+    choice, = made.choices.values()
+    assert "tf32" in choice.schedule and not [line for line in lines if "left out" in line]
+    children(monkeypatch, QUICK, SIMULATED, "\nharness.LIMITS['tf32'] = harness.LIMITS['f32']")
+    with pytest.raises(TilecError, match="no kernel could be measured"):
+        command.tune(request("sm_90a", "tf32"), 2, tmp_path / "other.json", lines.append)
+    assert any("its result is wrong" in line for line in lines)
 
 
 @pytest.mark.parametrize(("arguments", "said"), [

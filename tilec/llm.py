@@ -27,8 +27,8 @@ from tilec.frontend.checkpoints.expected import check_tensors
 from tilec.frontend.config import ModelConfig, inverse_frequencies
 from tilec.frontend.hub import cache_folder, resolve
 from tilec.pipelines.recording import Recording
-from tilec.pipelines.targets import CPU_TARGETS, CpuTarget, find_target, host_cpu, processor_name
-from tilec.runtime.artifact import Artifact, ArtifactError
+from tilec.pipelines.targets import CPU_TARGETS, CpuTarget, check_tf32, find_target, host_cpu, processor_name
+from tilec.runtime.artifact import TF32, Artifact, ArtifactError
 from tilec.runtime.batch import generate_together
 from tilec.runtime.chat import render_chat
 from tilec.runtime.cpu import CpuProgram, usable_cores
@@ -39,7 +39,7 @@ from tilec.runtime.tokenizer import StreamDecoder, Tokenizer
 from tilec.runtime.weights import load_weights
 
 DEFAULT_CONTEXT = 4096
-DTYPES = ("bf16", "f16", "f32")
+DTYPES = ("bf16", "f16", "f32", TF32)
 MOST_BATCH = 8  # sequences at once: a step then still takes the time of reading the weights
 X86_LEVELS = [t.name for t in CPU_TARGETS.values() if t.triple_arch == "x86_64"]  # each runs what the later ones do
 
@@ -70,12 +70,17 @@ def resolve_target(name: str) -> str:
 
 
 def choose_dtype(dtype: str | None, target: str) -> str:
-    """The element type of weights and cache: what was asked for, otherwise bf16 where it is faster than f32."""
+    """The element type of weights and cache: what was asked for, otherwise bf16 where it is faster than f32.
+
+    TargetError for tf32 on a CPU; it is never chosen unasked, because it is less exact than the f32 that memory holds.
+    """
     if dtype is None:
         found = find_target(target)
         return "f32" if isinstance(found, CpuTarget) and found.vector_bytes < 32 else "bf16"
     if dtype not in DTYPES:
         raise TilecError(f"dtype must be one of {', '.join(DTYPES)}, but is '{dtype}'")
+    if dtype == TF32:
+        check_tf32(find_target(target))
     return dtype
 
 
@@ -202,9 +207,10 @@ class LLM:
 
     `model` is a GGUF file, a Hugging Face folder or a known name that `tilec pull` has fetched. `target` is 'auto',
     'cpu', a CPU level or an NVIDIA architecture; `dtype` that of weights and cache (unless said, bf16 where the target
-    computes in it, otherwise f32); `context` the number of tokens the cache holds for each of `batch` sequences, the most
-    that `generate` works on at once; `artifact` a folder that `tilec compile` wrote, which settles the four before;
-    `progress` gets a line where something takes long. Raises `TilecError` with a sentence that says what to do.
+    computes in it, otherwise f32; 'tf32' is f32 whose products a GPU may make in TF32); `context` the number of tokens the
+    cache holds for each of `batch` sequences, the most that `generate` works on at once; `artifact` a folder that `tilec
+    compile` wrote, which settles the four before; `progress` gets a line where something takes long. Raises `TilecError`
+    with a sentence that says what to do.
     """
 
     def __init__(self, model: str | Path, target: str = "auto", dtype: str | None = None, context: int | None = None,

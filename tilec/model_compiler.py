@@ -11,7 +11,7 @@ from tilec.frontend.models import llama
 from tilec.frontend.tensor import Graph
 from tilec.pipelines.compiler import compile_module
 from tilec.pipelines.targets import find_target
-from tilec.runtime.artifact import Artifact
+from tilec.runtime.artifact import TF32, Artifact, in_memory
 
 CHUNKS, TENSOR_CHUNKS = (256,), (128, 512, 2048)  # the most tokens of each entry point that takes prompts
 
@@ -23,18 +23,19 @@ def record_model(config: ModelConfig, dtype: str, context: int, chunks: Sequence
 
     Prefill takes up to `chunks[0]` tokens at once; each further length N, ascending, has an entry `prefill_N` with kernels for
     prompts of about that length. With a `batch` above 1, the cache has as many slots, one of which the other entries work on,
-    and `decode_batch` and `sample_batch` take the next token of several sequences.
+    and `decode_batch` and `sample_batch` take the next token of several sequences. With dtype 'tf32' all is f32, and products
+    may be in TF32.
     """
     several = {"batch": (1, batch), "slot": (0, batch - 1)} if batch > 1 else {}
     names = ["", *(f"_{n}" for n in chunks[1:])]
     lengths = {f"seq{name}": (1, size) for name, size in zip(names, chunks, strict=True)}
-    graph = Graph({**lengths, "past": (0, context - 1), **several})
+    graph = Graph({**lengths, "past": (0, context - 1), **several}, tf32=dtype == TF32)
     past = graph.symbol("past")
     slot = graph.symbol("slot") if several else linear(0)
 
     def entry(name: str, tokens: Linear, outputs: str) -> None:
         with graph.entry(name):
-            llama.record(graph, config, dtype, llama.Sequences(tokens, past, context, batch, slot), outputs)
+            llama.record(graph, config, in_memory(dtype), llama.Sequences(tokens, past, context, batch, slot), outputs)
 
     entry("decode", linear(1), "last")
     entry("sample", linear(1), "sample")
@@ -45,7 +46,7 @@ def record_model(config: ModelConfig, dtype: str, context: int, chunks: Sequence
         together = llama.Sequences(graph.symbol("batch"), past, context, batch, together=True)
         for name, outputs in (("decode_batch", "last"), ("sample_batch", "sample")):
             with graph.entry(name):
-                llama.record(graph, config, dtype, together, outputs)
+                llama.record(graph, config, in_memory(dtype), together, outputs)
     return graph
 
 

@@ -142,7 +142,8 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="auto", metavar="NAME",
                         help=f"auto (the default: a GPU if there is one), cpu, or one of {targets}")
     parser.add_argument("--dtype", choices=DTYPES,
-                        help="of weights and cache (default: bf16; f32 on CPUs without AVX2)")
+                        help="of weights and cache (default: bf16; f32 on CPUs without AVX2); tf32 is f32 whose products a "
+                             "GPU makes in TF32")
     parser.add_argument("--context", type=int, metavar="N",
                         help=f"tokens the cache holds (default: the model's, up to {DEFAULT_CONTEXT})")
 

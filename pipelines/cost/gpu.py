@@ -33,13 +33,13 @@ QUERIES = 4  # heads of one group that share a read of the cache
 KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them
 LOADS_IN_FLIGHT = 4  # 16-byte loads of one thread
 FEW_ROWS = 8  # up to here a product takes the time of reading its matrix
-TILE_DEPTH = 64  # along the reduced axis: 128 bytes, the span of a swizzle
+TILE_DEPTH = 64  # 16-bit elements along the reduced axis, half as many of f32: 128 bytes, the span of a swizzle
 MOST_STAGES = 6
 PERSISTENT_WAVES = 1  # programs of each block beyond which it pays to walk over them
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 MOST_STAGES_FEW_ROWS = 12
 FEWEST_STAGES = 3  # with which a product hides the latency of its operands
-MULTIPLY_ADDS = 2048  # of 16-bit elements that a multiprocessor's tensor cores make in a cycle
+MULTIPLY_ADDS = 2048  # of 16-bit elements that a multiprocessor's tensor cores make in a cycle, half as many in TF32
 FETCHED_BYTES = 40  # that a multiprocessor gets from the second-level cache in a cycle
 READ_BYTES = 19  # its share of what memory gives in a cycle
 FILLED_BYTES = 100  # that TMA writes to shared memory in a cycle, zeros outside the source as well
@@ -53,7 +53,7 @@ OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
 REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
 MOST_SHAPES = 8  # of a product with a vector that are considered
 READ_CYCLES = 900  # until memory answers
-WARP_PRODUCTS = 1024  # multiply-adds of 16-bit elements that a multiprocessor makes by mma.sync in a cycle
+WARP_PRODUCTS = 1024  # multiply-adds of 16-bit elements that a multiprocessor makes by mma.sync in a cycle, half in TF32
 
 
 @dataclass(frozen=True, order=True)
@@ -320,25 +320,24 @@ class GpuPlan(Plan):
         rows = [a for a in roles.left if s.extents[a] != linear(1)]
         columns = [a for a in roles.right if s.extents[a] != linear(1)]
         if not (self.target.wgmma and len(s.stages) == 1 and not s.inner and not s.nested and len(rows) == 1 and columns
-                and len(roles.reduced) == 1 and all(r.contraction for r in stage)
-                and s.extents[k].is_constant and s.extents[k].constant >= TILE_DEPTH):
+                and len(roles.reduced) == 1 and all(r.contraction for r in stage) and (item := self._multiplied_bytes(stage))
+                and s.extents[k].is_constant and s.extents[k].constant >= (depth := 2 * TILE_DEPTH // item)):
             return None
         for reduction in stage:
             product = defining_op(reduction.op.operand)
-            if product.bounds is not None or any(defining_op(v) is not None for v in product.operands) or \
-                    {str(primop.element_type(v)) for v in product.operands} - {"bf16", "f16"}:
+            if product.bounds is not None or any(defining_op(v) is not None for v in product.operands):
                 return None
-            if not all(self.contiguous(side, (k, TILE_DEPTH)) and all(self._in_rows(a, row, k) for a in side)
+            if not all(self.contiguous(side, (k, depth)) and all(self._in_rows(a, row, k, depth) for a in side)
                        for side, row in zip(contraction_operands(s, reduction), (rows[0], columns[-1]), strict=True)):
                 return None
         few, length = largest(s, rows[0]) <= FEW_ROWS, s.extents[k].constant
         most = 128 if few else 256  # columns, so that a ring has several slots
         shapes = [_Tiles(split, groups, width, len(stage))
                   for groups in ((1,) if few else (2, 1)) for width in self._widths(columns) for split in (1, 2, 4)
-                  if width * len(stage) <= most and (split == 1 or length % (TILE_DEPTH * split) == 0)]
+                  if width * len(stage) <= most and (split == 1 or length % (depth * split) == 0)]
         # Two blocks with few rows share a multiprocessor: one reads while the other begins or ends.
         shared = self.target.shared_bytes // 2 - (4 << 10) if few else self.target.shared_bytes - (8 << 10)
-        timed = sorted((self._tensor_time(rows[0], columns, k, t), t) for t in shapes
+        timed = sorted((self._tensor_time(rows[0], columns, k, t, item), t) for t in shapes
                        if t.split == 1 or t.slots(shared) >= FEWEST_STAGES)
         if not timed:
             return None
@@ -347,13 +346,18 @@ class GpuPlan(Plan):
         sms = self.target.multiprocessors
         self.set(rows[0], 2, 32 * tiles.groups)
         self._set_columns(columns, tiles.width)
-        self.set(k, TILE_DEPTH)
+        self.set(k, depth)
         order = [a for a in s.grid if a != rows[0]] + [rows[0]]
         stages = min(MOST_STAGES_FEW_ROWS if few else MOST_STAGES, tiles.slots(shared))
         walked = programs > PERSISTENT_WAVES * sms and not few and tiles.split == 1
         schedule = self.schedule(order, dot=True, tensor=True, stages=stages, persistent=sms if walked else 0,
-                                 resident=2 if few else 0, split=tiles.split)
+                                 resident=2 if few else 0, split=tiles.split, tf32=item == 4)
         return schedule.with_axis(rows[0], warps=4 * tiles.groups)
+
+    def _multiplied_bytes(self, stage: Sequence[Reduction]) -> int:
+        """The size of the elements of products if tensor cores can make them, else 0: of f32 only where TF32 is allowed."""
+        types = {str(primop.element_type(v)) for r in stage for v in defining_op(r.op.operand).operands}
+        return 2 if types <= {"bf16", "f16"} else 4 if types == {"f32"} and self.structure.tf32 else 0
 
     def _warps(self, roles: Roles, k: int) -> Schedule | None:
         """Products by the tensor core of each warp, operands straight from memory in 16-byte runs along the depth."""
@@ -361,14 +365,13 @@ class GpuPlan(Plan):
         rows = [a for a in roles.left if s.extents[a] != linear(1)]
         columns = [a for a in roles.right if s.extents[a] != linear(1)]
         if len(s.stages) != 1 or s.inner or s.nested or len(rows) != 1 or not columns or len(roles.reduced) != 1 or \
-                not all(r.contraction for r in s.stages[0]):
+                not all(r.contraction for r in s.stages[0]) or not (item := self._multiplied_bytes(s.stages[0])):
             return None
+        run = 16 // item
         for reduction in s.stages[0]:
-            product = defining_op(reduction.op.operand)
-            if product.bounds is not None or {str(primop.element_type(v)) for v in product.operands} - {"bf16", "f16"}:
-                return None
             sides = contraction_operands(s, reduction)
-            if not all(side and self._vector(k, side) == 8 for side in sides):
+            if defining_op(reduction.op.operand).bounds is not None or \
+                    not all(side and self._vector(k, side) >= run for side in sides):
                 return None
         few, together = largest(s, rows[0]) <= FEW_ROWS, len(s.stages[0])
         # Of few rows, many warps shall read the matrix, each with many loads in flight.
@@ -379,14 +382,14 @@ class GpuPlan(Plan):
         tall = [w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1]
         each = 2 if few else 4
         warps, width = self.pick([
-            (self._warps_time(rows[0], columns, k, m, 8 * each * m, w, together), f"{8 * each * m} x {w * together}", (m, w))
-            for w in widths for m in tall])
+            (self._warps_time(rows[0], columns, k, m, 8 * each * m, w, together, 4 * run),
+             f"{8 * each * m} x {w * together}", (m, w)) for w in widths for m in tall])
         self.set(rows[0], each, 8 * warps)
         self._set_columns(columns, width)
-        deep = min(LOADS_IN_FLIGHT * 8 // (width * together), -(-largest(s, k) // 32)) if few else 1
-        self.set(k, max(deep, 1), 4, 8)
+        deep = min(LOADS_IN_FLIGHT * 8 // (width * together), -(-largest(s, k) // (4 * run))) if few else 1
+        self.set(k, max(deep, 1), 4, run)
         last = columns[-1]
-        schedule = self.schedule(dot=True, ahead=True, twin=last).with_axis(rows[0], warps=warps)
+        schedule = self.schedule(dot=True, ahead=True, twin=last, tf32=item == 4).with_axis(rows[0], warps=warps)
         schedule = schedule.with_axis(k, lanes_of=schedule.axes[last].name)
         twin = Axis(schedule.axes[last].name + "_twin", s.extents[last], self.tile[last], 8, 1, False,
                     lanes_of=schedule.axes[rows[0]].name)
@@ -400,21 +403,21 @@ class GpuPlan(Plan):
         columns = [a for a in roles.right if s.extents[a] != linear(1)]
         if len(s.stages) != 1 or s.inner or s.nested or len(rows) != 1 or not columns or \
                 len(roles.reduced) != 1 or not all(r.contraction for r in stage) or largest(s, rows[0]) <= FEW_ROWS or \
-                rows[0] in s.mirrored:
+                rows[0] in s.mirrored or not (item := self._multiplied_bytes(stage)):
             return None
         for reduction in stage:
             product = defining_op(reduction.op.operand)
-            if product.bounds is not None or any(defining_op(v) is not None for v in product.operands) or \
-                    {str(primop.element_type(v)) for v in product.operands} - {"bf16", "f16"}:
+            if product.bounds is not None or any(defining_op(v) is not None for v in product.operands):
                 return None
             left, right = contraction_operands(s, reduction)
-            if not all(all(in_pieces(a, k, s) for a in side) or all(in_pieces(a, kept, s) for a in side)
+            if not all(all(in_pieces(a, k, s, 16 // item) for a in side) or
+                       (item == 2 and all(in_pieces(a, kept, s) for a in side))
                        for side, kept in ((left, rows[0]), (right, columns[-1]))):
                 return None
-        programs, shared = self._tensor_programs, self.target.shared_bytes
+        programs, shared, depth = self._tensor_programs, self.target.shared_bytes, largest(s, k) * item // 2
         fitting = [t for t in warp_tiles(len(stage)) if self._deals(columns, t)] or \
             [t for width in range(256, 63, -16) for t in warp_tiles(len(stage), width) if self._deals(columns, t)]
-        options = [(t.cycles(programs(rows[0], columns, t.height, t.width), largest(s, k), self.target.multiprocessors),
+        options = [(t.cycles(programs(rows[0], columns, t.height, t.width), depth, self.target.multiprocessors),
                     str(t), t) for t in fitting if t.slots(shared, 2 * TILE_DEPTH) >= FEWEST_SLOTS]
         if not options:
             return None
@@ -422,9 +425,9 @@ class GpuPlan(Plan):
         self.set(rows[0], tiles.rows // 8, 8 * tiles.down)
         self._set_columns(columns, tiles.width)
         self.set(last, self.tile[last] // (8 * tiles.along), 4 * tiles.along, 2)
-        self.set(k, TILE_DEPTH)
+        self.set(k, 2 * TILE_DEPTH // item)
         schedule = self.schedule([a for a in s.grid if a != rows[0]] + rows, dot=True, tensor=True, copied=True,
-                                 stages=tiles.slots(shared, 2 * TILE_DEPTH), resident=tiles.resident)
+                                 stages=tiles.slots(shared, 2 * TILE_DEPTH), resident=tiles.resident, tf32=item == 4)
         return schedule.with_axis(rows[0], warps=tiles.down).with_axis(last, warps=tiles.along)
 
     def _deals(self, columns: list[int], tiles: WarpTiles) -> bool:
@@ -502,12 +505,12 @@ class GpuPlan(Plan):
             width //= tiles[a]
         return {a: tiles[a] for a in columns}
 
-    def _in_rows(self, access: Access, row: int, k: int) -> bool:
+    def _in_rows(self, access: Access, row: int, k: int, depth: int) -> bool:
         """Whether TMA can step through an access, at multiples of 16 bytes, and reads zero past the end of the reduced axis:
         that is a whole number of tiles, or the end of a row in memory."""
         size, length, start = _bytes(access), self.structure.extents[k].constant, access.offset.constant
         steps, width = [c for atom, c in access.offset.terms if atom != Dim(k)], access.offset.coefficient(Dim(row))
-        ends = length % TILE_DEPTH == 0 or (width == length + start and all(c % width == 0 for c in steps))
+        ends = length % depth == 0 or (width == length + start and all(c % width == 0 for c in steps))
         return ends and all(c * size % 16 == 0 for c in (*steps, start))
 
     def _widths(self, columns: list[int]) -> list[int]:
@@ -546,13 +549,15 @@ class GpuPlan(Plan):
         others = prod(largest(s, a) for a in s.grid if a not in (row, *columns))
         return -(-largest(s, row) // height) * -(-prod(largest(s, a) for a in columns) // width) * others
 
-    def _tensor_time(self, row: int, columns: list[int], k: int, tiles: _Tiles) -> float:
-        """Cycles that a product takes: waves of blocks, each at the rate of its slowest part.
+    def _tensor_time(self, row: int, columns: list[int], k: int, tiles: _Tiles, item: int) -> float:
+        """Cycles that a product of elements of `item` bytes takes: waves of blocks, each at the rate of its slowest part.
+
+        A step along the depth is 128 bytes, in f32 half as many elements at half the rate.
 
         With few rows nothing is faster than reading the matrix; of the shapes that are as fast, the one with least to do.
         """
         s, width = self.structure, tiles.width * tiles.together
-        steps = -(-largest(s, k) // (TILE_DEPTH * tiles.split))
+        steps = -(-largest(s, k) * item // (2 * TILE_DEPTH * tiles.split))
         multiply = tiles.height * width * TILE_DEPTH / MULTIPLY_ADDS
         fetched = 2 * TILE_DEPTH * (min(tiles.height, largest(s, row)) + width)
         step = max(multiply, fetched / FETCHED_BYTES, tiles.slot / FILLED_BYTES)
@@ -562,12 +567,13 @@ class GpuPlan(Plan):
         time = waves * (steps * step + FIXED_CYCLES + exchange)
         if largest(s, row) > FEW_ROWS:
             return time
-        read = 2.0 * largest(s, k) * prod(largest(s, a) for a in columns) * tiles.together
+        read = float(item) * largest(s, k) * prod(largest(s, a) for a in columns) * tiles.together
         return max(time, read / (READ_BYTES * self.target.multiprocessors)) + time / 1000
 
-    def _warps_time(self, row: int, columns: list[int], k: int, warps: int, height: int, width: int, together: int) -> float:
-        """The same where each warp reads its operands itself, so that those of a column are read by every warp."""
-        steps = -(-largest(self.structure, k) // 32)
+    def _warps_time(self, row: int, columns: list[int], k: int, warps: int, height: int, width: int, together: int,
+                    depth: int) -> float:
+        """The same where each warp reads its operands itself, `depth` at a time, so that all warps read those of a column."""
+        steps = -(-largest(self.structure, k) // depth)
         multiply = height * width * together * 32 / WARP_PRODUCTS
         fetch = 64 * (height + warps * width * together) / FETCHED_BYTES
         blocks = self._tensor_programs(row, columns, height, width)

@@ -85,6 +85,7 @@ class Structure:
     mirrored: frozenset[int] = frozenset()
     staged: list[Staged] = field(default_factory=list)
     online: bool = False  # the one stage is a maximum and sums that use it, in one loop (see online_reductions.py)
+    tf32: bool = False  # the module allows tensor cores to read f32 as TF32
 
     @property
     def mended(self) -> bool:
@@ -200,7 +201,8 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
     chain = [op for op in top if ONLINE in op.operation.attributes]
     stages = [[reductions[op] for op in chain]] if chain else _stages(top, reductions)
     structure = Structure(function, root, extents, sorted(grid), inner, stages, root_point, symbols, nested=nested, views=found,
-                          mirrored=frozenset(mirrored), online=bool(chain))
+                          mirrored=frozenset(mirrored), online=bool(chain),
+                          tf32=primop.allows_tf32(function.operation.parent))
     if chain and (len(chain) != len(top) or not isinstance(chain[0], primop.Max)):
         raise PassFailure("an online chain shares its kernel with other reductions", root.operation.location)
     if not structure.extents:

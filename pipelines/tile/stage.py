@@ -220,6 +220,8 @@ def _operand(value: ir.Value, dot: tile.Dot, schedule: Schedule) -> _Operand:
     column = next((i for i in wide if offset.coefficient(Dim(i)) == 1), None)
     if column is None or (value == dot.lhs and column != reduced and not (schedule.copied and schedule.tensor)):
         raise PassFailure("an operand of a product on tensor cores must be contiguous in memory", dot.operation.location)
+    if column != reduced and schedule.tf32:
+        raise PassFailure("tensor cores read f32 as TF32 only along the reduced axis", dot.operation.location)
     cluster = schedule.axes[reduced].cluster
     if cluster > 1 and column != reduced:
         raise PassFailure("blocks of a cluster share an axis along which operands are contiguous", dot.operation.location)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tilec.llm import choose_batch
+from tilec.llm import DTYPES, choose_batch
 from tilec.model_compiler import compile_model
 from tilec.runtime.cuda import CudaProgram
 from tilec.runtime.sampling import Sampler, SamplingParams
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit code."""
     parser = reports.parser("decode", __doc__.splitlines()[0])
     parser.add_argument("--model", action="append", choices=[*MODELS], help="default: all")
-    parser.add_argument("--dtype", default="bf16", choices=["bf16", "f16", "f32"])
+    parser.add_argument("--dtype", default="bf16", choices=DTYPES)
     parser.add_argument("--context", type=int, default=512, help="tokens in the cache (default 512)")
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--entry", default="decode", choices=["decode", "sample"], help="greedy, or drawing a token")

@@ -31,7 +31,7 @@ from tilec.tools.bench import torch_side
 COPY_RATE = 4.3e12  # bytes a second: a device copy on an H200, reads plus writes
 ROTATION = 4 * 60 << 20  # bytes of all sets together: four times the L2 cache of an H200
 REPLAY_MS, TURN_MS = 2.0, 50.0  # how long a replay and a contestant's turn should be
-LIMITS = {"bf16": 5e-2, "f16": 1e-2, "f32": 1e-4}  # errors (see `error_of`) above which a result counts as wrong
+LIMITS = {"bf16": 5e-2, "f16": 1e-2, "tf32": 1e-2, "f32": 1e-4}  # errors (see `error_of`) above which a result counts as wrong
 FAILURES = (TilecError, PassFailure)  # of one row, while others may do
 
 Arrays = dict[str, np.ndarray]  # by label; bf16 as its 16 bits in uint16

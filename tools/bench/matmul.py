@@ -4,7 +4,7 @@
     tilec bench matmul --dtype bf16 --shape 4096x4096x4096
 
 Shapes are M x N x K: A is (M, K), B is (N, K), a weight, and C is (M, N) in the type of A, summed in f32. `ratio` is our
-speed over torch's. f32 is computed as such, without TF32, on both sides.
+speed over torch's. f32 is computed as such, without TF32, on both sides; `--dtype tf32` lets both multiply f32 in TF32.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 
 from tilec.frontend import nn
 from tilec.frontend.tensor import Graph
-from tilec.tools.bench import harness
+from tilec.runtime.artifact import TF32, in_memory
+from tilec.tools.bench import harness, torch_side
 from tilec.tools.bench import report as reports
 
 SHAPES = {
@@ -28,22 +29,25 @@ SHAPES = {
 
 def case(m: int, n: int, k: int, dtype: str, symbolic: bool = False) -> harness.Case:
     """One product; where it is `symbolic`, M is known only when it runs, as the length of a prompt is."""
-    graph = Graph({"m": (1, m)} if symbolic else {})
+    graph, held = Graph({"m": (1, m)} if symbolic else {}, tf32=dtype == TF32), in_memory(dtype)
     with graph.entry("main"):
-        a = graph.input("a", (graph.symbol("m") if symbolic else m, k), dtype)
-        graph.output("c", nn.linear(a, graph.input("b", (n, k), dtype, kind="weight")).cast(dtype))
+        a = graph.input("a", (graph.symbol("m") if symbolic else m, k), held)
+        graph.output("c", nn.linear(a, graph.input("b", (n, k), held, kind="weight")).cast(held))
 
     def inputs(number: int) -> harness.Arrays:
-        return {"a": harness.normal((m, k), dtype, 2 * number + 1), "b": harness.normal((n, k), dtype, 2 * number)}
+        return {"a": harness.normal((m, k), held, 2 * number + 1), "b": harness.normal((n, k), held, 2 * number)}
 
     def exact(arrays: harness.Arrays) -> tuple[Any, np.ndarray]:
         some = np.unique(np.random.default_rng(0).integers(0, m, 32))
-        a, b = (harness.as_float64(x, dtype) for x in (arrays["a"][some], arrays["b"]))
+        a, b = (harness.as_float64(x, held) for x in (arrays["a"][some], arrays["b"]))
         return some, a @ b.T
 
+    def theirs(t: dict[str, Any]) -> Any:
+        return t["a"] @ t["b"].T
+
     labels = {"shape": f"{m}x{n}x{k}", "flop": 2 * m * n * k, **({"symbolic": True} if symbolic else {})}
-    return harness.Case(labels, graph, inputs, exact, {"matmul": lambda t: t["a"] @ t["b"].T}, "c", dtype,
-                        {"m": m} if symbolic else {})
+    calls = {"matmul": torch_side.in_tf32(theirs) if dtype == TF32 else theirs}
+    return harness.Case(labels, graph, inputs, exact, calls, "c", dtype, {"m": m} if symbolic else {})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tilec.dialects import primop
 from tilec.frontend import nn
 from tilec.frontend.tensor import Graph
 from tilec.tools.bench import harness
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit code."""
     parser = reports.parser("matvec", __doc__.splitlines()[0])
     parser.add_argument("--shape", action="append", type=reports.sizes(2), metavar="NxK", help="default: five of Llama's")
-    parser.add_argument("--dtype", default="bf16", choices=[*harness.LIMITS])
+    parser.add_argument("--dtype", default="bf16", choices=primop.FLOATS)
     parser.add_argument("--turns", type=int, default=7, help="how often ours and torch alternate (default 7)")
     options = parser.parse_args(arguments)
     columns = (("shape", "", ""), ("dtype", "", ""), ("ms", ".4f", "ms"), ("terabytes_per_second", ".3f", "TB/s"),

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tilec.frontend.config import ModelConfig, inverse_frequencies
-from tilec.runtime.artifact import ITEM_BYTES, Manifest
+from tilec.runtime.artifact import ITEM_BYTES, Manifest, in_memory
 
 
 def _llama(**shape: object) -> ModelConfig:
@@ -64,7 +64,7 @@ def bytes_of_a_token(manifest: Manifest, config: ModelConfig, dtype: str, contex
     used = {b.label for b in manifest.entries["decode"].buffers if b.kind == "weight"}
     read = sum(ITEM_BYTES[w.dtype] * int(np.prod(w.shape)) for n, w in manifest.weights.items()
                if n in used and not (n == "model.embed_tokens.weight" and not config.tied_embeddings))
-    return read + 2 * config.layers * config.kv_heads * config.head_dim * context * batch * ITEM_BYTES[dtype]
+    return read + 2 * config.layers * config.kv_heads * config.head_dim * context * batch * ITEM_BYTES[in_memory(dtype)]
 
 
 def flop_of_a_prompt(config: ModelConfig, tokens: int) -> int:

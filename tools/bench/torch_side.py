@@ -28,6 +28,21 @@ def find_torch() -> Any:
     return torch
 
 
+def in_tf32(call: Call) -> Call:
+    """A call that may multiply f32 in TF32, which torch does not do otherwise here."""
+    def run(tensors: dict[str, Any]) -> Any:
+        import torch
+
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        try:
+            return call(tensors)
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    return run
+
+
 def version() -> str | None:
     """Of the torch that is installed, without loading it."""
     try:

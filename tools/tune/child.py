@@ -88,7 +88,7 @@ def measure(job: Mapping[str, Any], say: Say) -> None:
                 replay = (cuda_replay if gpu else cpu_replay).Replay(program, "main", sets, job["symbols"])
                 stack.callback(replay.close)
                 error = _error(program, replay.run(), exact)
-                if error > harness.LIMITS[_dtype(kernel)]:
+                if error > harness.LIMITS[_dtype(kernel, module)]:
                     raise TilecError(f"its result is wrong (error {error:.1g})")
                 contestants[number] = _Announced(replay, partial(say, {"at": int(number)}))
             except harness.FAILURES as failure:
@@ -104,17 +104,17 @@ def _compile(job: Mapping[str, Any], kernel: ir.OpView, schedule: str) -> Artifa
     """The program with a schedule, which it gets as any program does: from a recording."""
     module = ir.Module.parse(job["program"])
     symbols = primop.symbol_ranges(module.operation)
-    key = kernel_key(kernel.operation.get_asm(use_local_scope=True), symbols)
+    key = kernel_key(kernel.operation.get_asm(use_local_scope=True), symbols, primop.allows_tf32(module.operation))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "candidate.json"
         Recording("", job["target"], {}, "", {key: Choice("", schedule, 0.0, ())}).save(path)
         return compile_kernels(module, find_target(job["target"]), str(path))
 
 
-def _dtype(kernel: ir.OpView) -> str:
-    """The coarsest element type of a kernel's floats, which says how exact its result can be."""
+def _dtype(kernel: ir.OpView, module: ir.Module) -> str:
+    """The coarsest type in which a kernel's floats are held or multiplied, which says how exact its result can be."""
     types = [str(primop.element_type(a)) for a in kernel.arguments]
-    return next((t for t in ("bf16", "f16") if t in types), "f32")
+    return next((t for t in ("bf16", "f16") if t in types), "tf32" if primop.allows_tf32(module.operation) else "f32")
 
 
 def _inputs(buffers: Sequence[Buffer], symbols: Mapping[str, int], seed: int) -> harness.Arrays:

@@ -77,7 +77,9 @@ def _lengths(symbols: Mapping[str, tuple[int, int]], used: list[str]) -> dict[st
 def _program(function: ir.OpView, module: ir.Module) -> str:
     """An entry point that calls the kernel; what it writes in place is a state, all else that it reads an argument."""
     alone = ir.Module.create()
-    alone.operation.attributes["primop.symbols"] = module.operation.attributes["primop.symbols"]
+    for name in ("primop.symbols", primop.TF32):
+        if name in module.operation.attributes:
+            alone.operation.attributes[name] = module.operation.attributes[name]
     root = list(body_of(function).operations)[-1].operands[0].owner.opview
     written = ir.BlockArgument(root.dest).arg_number if isinstance(root, primop.Scatter) else -1
     with ir.InsertionPoint(alone.body):

@@ -170,6 +170,25 @@ func.func @transposed(%x: memref<64xf32, 1>, %p: memref<64xbf16, 1>, %table: mem
   return
 }
 
+// f32 that is read as TF32 has 8 elements in the same 32 bytes of a step, and no say in how operands lie.
+// CHECK-LABEL: llvm.func @products_of_f32(
+// CHECK: llvm.inline_asm has_side_effects asm_dialect = att "{ {{.*}} wgmma.fence.sync.aligned;
+// CHECK-SAME: add.s64 right, $5, 0; add.s64 left, $4, 0; wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {$0, $1, $2, $3}, left, right, add, 1, 1;
+// CHECK-SAME: add.s64 right, $5, 2; add.s64 left, $4, 2; wgmma.mma_async
+// CHECK-SAME: add.s64 right, $5, 6; add.s64 left, $4, 6; wgmma.mma_async
+// CHECK-SAME: add.s64 right, $5, 64; add.s64 left, $4, 512; wgmma.mma_async
+// CHECK-SAME: wgmma.commit_group.sync.aligned; }"
+func.func @products_of_f32(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 128 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %c0 = arith.constant 0 : index
+  %slot = "kernel.thread_id"() : () -> index
+  %lhs = "kernel.shared"() {symbol = "lhs", align = 1024 : i64} : () -> memref<4096xf32, 3>
+  %rhs = "kernel.shared"() {symbol = "rhs", align = 1024 : i64} : () -> memref<512xf32, 3>
+  %acc = "kernel.load_global"(%x, %c0) {cache = "plain"} : (memref<64xf32, 1>, index) -> f32
+  %sum:4 = "kernel.wgmma"(%lhs, %slot, %rhs, %slot, %acc, %acc, %acc, %acc) {element = tf32, columns = 8 : i64, depth = 40 : i64, lhs_rows = 64 : i64, rhs_rows = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 4>} : (memref<4096xf32, 3>, index, memref<512xf32, 3>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
+  "kernel.store_global"(%sum#0, %x, %c0) : (f32, memref<64xf32, 1>, index) -> ()
+  return
+}
+
 // Results pass through the wait that they need, so that nothing reads them before it. Without results it only waits.
 // CHECK-LABEL: llvm.func @wait(
 // CHECK: nvvm.wgmma.wait.group.sync.aligned 1

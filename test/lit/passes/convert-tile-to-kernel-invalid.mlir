@@ -266,3 +266,26 @@ func.func @narrow(%x: memref<64x64xf32>) attributes {tile.kernel, tile.arguments
 }
 }
 }
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 64, 32, 1, 1>, walk = "grid", warps = 4 : i64}
+#n = {name = "n", extent = affine_map<() -> (32)>, layout = array<i64: 32, 4, 2, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (32)>, layout = array<i64: 32, 1, 1, 1>, walk = "loop"}
+
+// Tensor cores are less exact than f32, so nothing gives them f32 unasked.
+module {
+module @kernels {
+func.func @unasked(%x: memref<64x32xf32>) attributes {tile.kernel, tile.arguments = ["read"], tile.schedule = {axes = [#m, #n, #k], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 1 : i64}} {
+  %xs = "tile.ring"() : () -> memref<1x64x32xf32, 3>
+  %ws = "tile.ring"() : () -> memref<1x32x32xf32, 3>
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<64x32x1xf32>
+  %a = "tile.await"(%xs, %c0) : (memref<1x64x32xf32, 3>, index) -> memref<64x32xf32, 3>
+  %b = "tile.await"(%ws, %c0) : (memref<1x32x32xf32, 3>, index) -> memref<32x32xf32, 3>
+  // expected-error@+1 {{tensor cores read f32 only as TF32, which this schedule does not ask for}}
+  %sum = "tile.dot_shared"(%a, %b, %zeros) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<64x32xf32, 3>, memref<32x32xf32, 3>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
+  return
+}
+}
+}

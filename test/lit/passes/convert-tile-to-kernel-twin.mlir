@@ -142,3 +142,37 @@ func.func @ragged(%x: memref<48x32xbf16>, %w: memref<20x32xbf16>, %y: memref<48x
 
 }
 }
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (16)>, layout = array<i64: 16, 8, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (9)>, layout = array<i64: 8, 4, 2, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (16)>, layout = array<i64: 16, 4, 4, 1>, walk = "loop", lanes_of = "n"}
+#twin = {name = "n_twin", extent = affine_map<() -> (9)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m"}
+
+module {
+module @kernels {
+
+// f32 that is read as TF32 has four elements in 16 bytes, a word each, and the same two instructions: half the depth. Rows of
+// nine elements begin at odd ones as well, so their pairs are not stored as pairs.
+// CHECK-LABEL: func.func @product_of_f32(
+// CHECK: %[[WORDS:.*]] = vector.bitcast %{{.*}} : vector<4xf32> to vector<4xi32>
+// CHECK: %[[U0:.*]] = vector.extract %[[WORDS]][0]
+// CHECK: %[[U1:.*]] = vector.extract %[[WORDS]][1]
+// CHECK: %[[HALF:.*]]:4 = "kernel.mma"(%[[U0]], %{{.*}}, %[[U1]], %{{.*}}) {element = tf32
+// CHECK: %[[SUM:.*]]:4 = "kernel.mma"({{.*}}, %[[HALF]]#0, %[[HALF]]#1, %[[HALF]]#2, %[[HALF]]#3) {element = tf32
+// CHECK-NOT: kernel.mma
+// CHECK: "kernel.store_global"(%[[SUM]]#0, {{.*}} : (f32,
+// CHECK: "kernel.store_global"(%[[SUM]]#1, {{.*}} : (f32,
+func.func @product_of_f32(%x: memref<16x16xf32>, %w: memref<9x16xf32>, %y: memref<16x9xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true, tf32, twin = 1 : i64}} {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<16x8x1x1xf32>
+  %rows = "tile.load"(%x, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, k)>} : (memref<16x16xf32>, index, index, index, index) -> vector<16x1x16x1xf32>
+  %columns = "tile.load"(%w, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (t, k)>} : (memref<9x16xf32>, index, index, index, index) -> vector<1x1x16x8xf32>
+  %product = "tile.dot_twin"(%rows, %columns, %zeros) {column = 1 : i64, twin = 3 : i64, depth = 2 : i64} : (vector<16x1x16x1xf32>, vector<1x1x16x8xf32>, vector<16x8x1x1xf32>) -> vector<16x8x1x1xf32>
+  "tile.store"(%product, %y, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, n)>} : (vector<16x8x1x1xf32>, memref<16x9xf32>, index, index, index, index) -> ()
+  return
+}
+
+}
+}

@@ -76,3 +76,29 @@ func.func @left_transposed(%x: memref<128x64xbf16>, %w: memref<32x128xbf16>) att
 }
 }
 }
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 64, 32, 1, 1>, walk = "grid", warps = 4 : i64}
+#n = {name = "n", extent = affine_map<() -> (32)>, layout = array<i64: 32, 4, 2, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (128)>, layout = array<i64: 32, 1, 1, 1>, walk = "loop"}
+
+// A right operand that lies as (k, n) is multiplied as it lies if its elements have 16 bits, and not as TF32.
+module {
+module @kernels {
+func.func @right_transposed(%x: memref<64x128xf32>, %w: memref<128x32xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight"], tile.schedule = {axes = [#m, #n, #k], order = array<i64>, unroll = 1 : i64, dot = true, tensor, tf32, stages = 2 : i64}} {
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c128 = arith.constant 128 : index
+  %zeros = arith.constant dense<0.0> : vector<64x32x1xf32>
+  %sum = scf.for %k = %c0 to %c128 step %c32 iter_args(%so_far = %zeros) -> vector<64x32x1xf32> {
+    %a = "tile.load"(%x, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (m, k)>} : (memref<64x128xf32>, index, index, index) -> vector<64x1x32xf32>
+    %b = "tile.load"(%w, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (k, n)>} : (memref<128x32xf32>, index, index, index) -> vector<1x32x32xf32>
+    // expected-error@+1 {{tensor cores read f32 as TF32 only along the reduced axis}}
+    %more = "tile.dot"(%a, %b, %so_far) : (vector<64x1x32xf32>, vector<1x32x32xf32>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
+    scf.yield %more : vector<64x32x1xf32>
+  }
+  return
+}
+}
+}

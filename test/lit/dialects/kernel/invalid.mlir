@@ -127,6 +127,21 @@ func.func @wgmma(%a: memref<4096xbf16, 3>, %b: memref<512xbf16, 3>, %global: mem
 
 // -----
 
+// What is read as TF32 is f32 in memory, and lies in shared memory along the depth.
+func.func @wgmma_tf32(%a: memref<2048xf32, 3>, %b: memref<256xf32, 3>, %narrow: memref<512xbf16, 3>, %i: index, %p: vector<2xbf16>, %x: f32) {
+  // expected-error@+1 {{'kernel.wgmma' op element must be what tensor cores multiply, bf16, f16 or tf32, but is f32}}
+  %element:4 = "kernel.wgmma"(%a, %i, %b, %i, %x, %x, %x, %x) {element = f32, columns = 8 : i64, depth = 8 : i64, lhs_rows = 64 : i64, rhs_rows = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 4>} : (memref<2048xf32, 3>, index, memref<256xf32, 3>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
+  // expected-error@+1 {{rhs must have elements f32, but is memref<512xbf16, 3>}}
+  %memory:4 = "kernel.wgmma"(%a, %i, %narrow, %i, %x, %x, %x, %x) {element = tf32, columns = 8 : i64, depth = 8 : i64, lhs_rows = 64 : i64, rhs_rows = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 4>} : (memref<2048xf32, 3>, index, memref<512xbf16, 3>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
+  // expected-error@+1 {{operands of tf32 must lie in shared memory in rows along the depth}}
+  %across:4 = "kernel.wgmma"(%a, %i, %b, %i, %x, %x, %x, %x) {element = tf32, columns = 8 : i64, depth = 8 : i64, lhs_rows = 64 : i64, rhs_rows = 8 : i64, transposed = true, operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 4>} : (memref<2048xf32, 3>, index, memref<256xf32, 3>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
+  // expected-error@+1 {{operands of tf32 must lie in shared memory in rows along the depth}}
+  %registers:4 = "kernel.wgmma"(%p, %p, %b, %i, %x, %x, %x, %x) {element = tf32, columns = 8 : i64, depth = 8 : i64, lhs_rows = 64 : i64, rhs_rows = 8 : i64, operandSegmentSizes = array<i32: 0, 0, 2, 1, 1, 4>} : (vector<2xbf16>, vector<2xbf16>, memref<256xf32, 3>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
+  return
+}
+
+// -----
+
 // Lanes that exchange differ by one bit of their numbers.
 func.func @exchange(%word: i32) {
   // expected-error@+1 {{'kernel.exchange' op lanes must be a power of two below 32, but is 3}}

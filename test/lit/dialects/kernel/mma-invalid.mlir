@@ -17,3 +17,12 @@ func.func @accumulator(%w: i32, %h: f16) {
   %sum:4 = "kernel.mma"(%w, %w, %w, %w, %w, %w, %h, %h, %h, %h) {element = f16, operandSegmentSizes = array<i32: 4, 2, 4>} : (i32, i32, i32, i32, i32, i32, f16, f16, f16, f16) -> (f32, f32, f32, f32)
   return
 }
+
+// -----
+
+// Tensor cores do not multiply f32, but what they read of it.
+func.func @element(%w: i32, %x: f32) {
+  // expected-error@+1 {{'kernel.mma' op element must be what tensor cores multiply, bf16, f16 or tf32, but is f32}}
+  %sum:4 = "kernel.mma"(%w, %w, %w, %w, %w, %w, %x, %x, %x, %x) {element = f32, operandSegmentSizes = array<i32: 4, 2, 4>} : (i32, i32, i32, i32, i32, i32, f32, f32, f32, f32) -> (f32, f32, f32, f32)
+  return
+}

@@ -121,10 +121,12 @@ func.func @copies(%barriers: memref<3xi64, 3>, %map: memref<128xi8, 4>, %ring: m
 // CHECK: "kernel.wgmma"({{.*}}) {columns = 8 : i64, {{.*}}transposed = true}
 // CHECK-SAME: vector<2xbf16>, vector<2xbf16>, vector<2xbf16>, vector<2xbf16>
 // CHECK: "kernel.wgmma_wait"() {running = 1 : i64}
-func.func @products(%a: memref<4096xbf16, 3>, %b: memref<512xbf16, 3>, %i: index, %p: vector<2xbf16>, %x: f32) {
+// CHECK: "kernel.wgmma"({{.*}}) {columns = 8 : i64, depth = 8 : i64, element = tf32, {{.*}} : (memref<2048xf32, 3>, index, memref<256xf32, 3>, index,
+func.func @products(%a: memref<4096xbf16, 3>, %b: memref<512xbf16, 3>, %i: index, %p: vector<2xbf16>, %x: f32, %c: memref<2048xf32, 3>, %d: memref<256xf32, 3>) {
   %sum:4 = "kernel.wgmma"(%a, %i, %b, %i, %x, %x, %x, %x) {element = bf16, columns = 8 : i64, depth = 16 : i64, lhs_rows = 64 : i64, rhs_rows = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 4>} : (memref<4096xbf16, 3>, index, memref<512xbf16, 3>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
   %done:4 = "kernel.wgmma_wait"(%sum#0, %sum#1, %sum#2, %sum#3) {running = 0 : i64} : (f32, f32, f32, f32) -> (f32, f32, f32, f32)
   %more:4 = "kernel.wgmma"(%p, %p, %p, %p, %b, %i, %done#0, %done#1, %done#2, %done#3) {element = bf16, columns = 8 : i64, depth = 16 : i64, lhs_rows = 64 : i64, rhs_rows = 16 : i64, transposed = true, operandSegmentSizes = array<i32: 0, 0, 4, 1, 1, 4>} : (vector<2xbf16>, vector<2xbf16>, vector<2xbf16>, vector<2xbf16>, memref<512xbf16, 3>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
   "kernel.wgmma_wait"() {running = 1 : i64} : () -> ()
+  %last:4 = "kernel.wgmma"(%c, %i, %d, %i, %x, %x, %x, %x) {element = tf32, columns = 8 : i64, depth = 8 : i64, lhs_rows = 64 : i64, rhs_rows = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 4>} : (memref<2048xf32, 3>, index, memref<256xf32, 3>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
   return
 }

@@ -248,3 +248,10 @@ func.func @custom(%x: tensor<4xf32>, %flags: tensor<4xi1>) {
   %bits = "primop.custom"(%x) {operandSegmentSizes = array<i32: 1, 0, 0>, kind = "arith.bitcast", space = affine_map<() -> (4)>, maps = [affine_map<(i) -> (i)>]} : (tensor<4xf32>) -> tensor<4xi64>
   return
 }
+
+// -----
+
+// What a module allows it allows or not.
+// expected-error@+1 {{'builtin.module' op primop.tf32 must be a unit attribute, but is true}}
+module attributes {primop.tf32 = true} {
+}

@@ -7,7 +7,9 @@
 #first = affine_map<(i, j)[n] -> (i)>
 #nothing = affine_map<(i, j)[n] -> ()>
 
-module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
+// A module has named lengths, and may allow tensor cores to read f32 as TF32.
+// CHECK: module attributes {primop.symbols = {n = array<i64: 1, 64>}, primop.tf32}
+module attributes {primop.symbols = {n = array<i64: 1, 64>}, primop.tf32} {
 
 // An entry point is given values by name and names what it returns; a result may be written onto a state.
 // CHECK-LABEL: func.func @entry
