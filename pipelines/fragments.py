@@ -15,7 +15,7 @@ import functools
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from math import prod
+from math import gcd, prod
 
 from mlir import ir
 from mlir.dialects import affine, arith, scf, vector
@@ -33,7 +33,7 @@ from tilec.dialects.index_expr import (
     substitute,
 )
 from tilec.dialects.schedule import Axis, Schedule
-from tilec.pipelines.layouts import Coordinates, Fragments, Layout, combiner, shifted
+from tilec.pipelines.layouts import Coordinates, Fragments, Layout, combiner, have_one_sign, shifted, step_of
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.structure import offset_of
 
@@ -41,8 +41,12 @@ from tilec.pipelines.primop.structure import offset_of
 class FragmentLowering(ABC):
     """Rewrites the body of one tile function into ops on fragments at the current insertion point."""
 
+    masks_by_element = False  # whether a mask that may differ inside a vector costs an access for each element
+
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
+        # What a thread's first element along each axis is a multiple of, 0 if it is 0.
+        self.units = tuple(a.vector if a.threads > 1 else 0 if a.extent == linear(a.tile) else a.tile for a in schedule.axes)
         self.scalars: dict[ir.Value, ir.Value] = {}
         self.tiles: dict[ir.Value, Fragments] = {}
         self.memo: list[dict[object, ir.Value]] = [{}]
@@ -109,6 +113,14 @@ class FragmentLowering(ABC):
         """Whether this thread has a use for a fragment of what is read; None where it may have one for all."""
         return None
 
+    def lower_shares(self, ops: list[ir.OpView]) -> bool:
+        """Lowers what is left of a block for each share of the fragments by itself; False if nothing asks for that."""
+        return False
+
+    def share(self, registers: Coordinates) -> Callable[[Coordinates], bool] | None:
+        """Which fragments of a tile belong to the share that is lowered; None for all."""
+        return None
+
     def end_block(self) -> None:
         """What must stand at the end of a function and of an arm of a branch."""
         return
@@ -121,8 +133,10 @@ class FragmentLowering(ABC):
 
     def lower_block(self, block: ir.Block) -> None:
         """Lowers every op of a block but its terminator."""
-        ops = list(block.operations)[:-1]
-        while ops:
+        self.lower_ops(list(block.operations)[:-1])
+
+    def lower_ops(self, ops: list[ir.OpView]) -> None:
+        while ops and not self.lower_shares(ops):
             together = [ops[0]]
             while len(together) < len(ops) and _alike(ops[0], ops[len(together)]):
                 together.append(ops[len(together)])
@@ -169,7 +183,7 @@ class FragmentLowering(ABC):
                 clone.operands[i] = self.scalars[operand]
             self.scalars.update(zip(op.results, clone.results, strict=True))
 
-    def _lower_for(self, op: scf.ForOp) -> None:
+    def _lower_for(self, op: scf.ForOp) -> scf.ForOp:
         carried = list(op.operands)[3:]
         start = [v for c in carried for v in self._flatten(c)]
         bounds = [self.scalars[v] for v in list(op.operands)[:3]]
@@ -184,6 +198,7 @@ class FragmentLowering(ABC):
             yielded = list(body.operations)[-1].operands
             scf.YieldOp([v for y in yielded for v in self._flatten(y)])
         self._unflatten(list(op.results), list(loop.results), carried)
+        return loop
 
     def _lower_if(self, op: scf.IfOp) -> None:
         if len(op.results):
@@ -230,8 +245,8 @@ class FragmentLowering(ABC):
                 raise PassFailure(f"axis {axis.name} has tiles of {axis.tile}, but a tile of size {size} is used",
                                   ir.Location.current)
         whole = [n == a.tile for a, n in zip(axes, shape, strict=True)]
-        return Layout(tuple(a.registers if w else 1 for a, w in zip(axes, whole, strict=True)),
-                      tuple(a.vector if w else 1 for a, w in zip(axes, whole, strict=True)))
+        registers = tuple(a.registers if w else 1 for a, w in zip(axes, whole, strict=True))
+        return Layout(registers, tuple(a.vector if w else 1 for a, w in zip(axes, whole, strict=True)), self.share(registers))
 
     @staticmethod
     def fragment_type(layout: Layout, element: ir.Type) -> ir.Type:
@@ -367,9 +382,9 @@ class FragmentLowering(ABC):
 
     def _elements(self, expr: Linear, layout: Layout, at: Coordinates) -> list[Linear]:
         """An index expression at every element of a fragment, in terms of the thread's first element along every axis."""
-        units = tuple(a.vector if a.threads > 1 else 0 if a.extent == linear(a.tile) else a.tile for a in self.schedule.axes)
         base = tuple(i * axis.neighbours * axis.vector for i, axis in zip(at, self.schedule.axes, strict=True))
-        return [shifted(expr, tuple(b + i for b, i in zip(base, inside, strict=True)), units) for inside in layout.inside()]
+        steps = [tuple(b + i for b, i in zip(base, inside, strict=True)) for inside in layout.inside()]
+        return [shifted(expr, step, self.units) for step in steps]
 
     def _origin(self, op: ir.OpView, shape: Sequence[int]) -> tuple[list[ir.Value], list[ir.Value]]:
         """The first element of this thread along every axis, and the symbols, as values."""
@@ -418,9 +433,10 @@ class FragmentLowering(ABC):
     def _offset(self, expr: Linear, origins: list[ir.Value], symbols: list[ir.Value]) -> tuple[ir.Value, int]:
         return self.apply(expr - expr.constant, origins, symbols), expr.constant
 
-    def _condition(self, op: ir.OpView, at: Coordinates, layout: Layout, origins: list[ir.Value],
-                   symbols: list[ir.Value]) -> tuple[ir.Value | None, ir.Value | None]:
-        """The mask of a fragment: (one flag for all of it, one flag per element), either None."""
+    def _condition(self, op: ir.OpView, at: Coordinates, layout: Layout, origins: list[ir.Value], symbols: list[ir.Value],
+                   whole: bool) -> tuple[ir.Value | None, ir.Value | None]:
+        """The mask of a fragment: (one flag for all of it, one flag per element), either None. With `whole` a mask that cannot
+        differ inside the fragment is one flag, even if it is another expression for each element."""
         if op.mask is None:
             return None, None
         uniform: ir.Value | None = None
@@ -429,7 +445,7 @@ class FragmentLowering(ABC):
             elements = self._elements(condition, layout, at)
             if all(e.is_constant and e.constant >= 0 for e in elements):
                 continue
-            if all(e == elements[0] for e in elements):
+            if all(e == elements[0] for e in elements) or (whole and have_one_sign(elements, self.units)):
                 value = self.apply(elements[0], origins, symbols)
                 flag = self.remember(("flag", value), functools.partial(self._not_negative, value))
                 uniform = flag if uniform is None else arith.andi(uniform, flag)
@@ -473,7 +489,9 @@ class FragmentLowering(ABC):
         origins, symbols = self._origin(op, shape)
         for at in layout.coordinates():
             elements = self._elements(offset, layout, at)
-            yield (at, elements, origins, symbols, *self._condition(op, at, layout, origins, symbols))
+            aligned = gcd(step_of(elements[0], self.units), elements[0].constant) % layout.length == 0
+            whole = self.masks_by_element and aligned and layout.length > 2  # pairs of a tile's edge would all be read early
+            yield (at, elements, origins, symbols, *self._condition(op, at, layout, origins, symbols, whole))
 
     def _rows(self, op: ir.OpView, at: Coordinates, layout: Layout) -> ir.Value:
         """The gathered indices of a fragment: a scalar where its elements share one, otherwise a vector with one for each."""
@@ -510,7 +528,8 @@ class FragmentLowering(ABC):
             if self._is_run(elements, places):
                 base, constant = self._offset(elements[0], places[0], symbols)
                 if uniform is not None:  # a missing row is read from the buffer's start and thrown away
-                    base, constant = self._safe(uniform, base, constant), 0
+                    inside = self._inside(op, at, layout, constant)
+                    base, constant = self._safe(uniform, base, constant - inside), inside
                 if varying is not None:
                     assert pad is not None
                     value = self.load_masked(buffer, (base, constant), kind, varying, pad)
@@ -534,6 +553,17 @@ class FragmentLowering(ABC):
                 value = arith.select(uniform, value, pad)
             values[at] = value
         return Fragments(layout, element, values)
+
+    def _inside(self, op: tile.Load | tile.Gather, at: Coordinates, layout: Layout, constant: int) -> int:
+        """The part of a fragment's constant offset that is safe whatever its mask says, because the mask does not vary along
+        the axes that it comes from and the buffer is large enough: fragments that differ by it then share an address."""
+        if not self.masks_by_element or isinstance(op, tile.Gather) or op.mask is None:
+            return 0
+        masked = {a.position for e in map_results(op.mask) for a in e.atoms() if isinstance(a, Dim)}
+        sizes = list(ir.MemRefType(op.source.type).shape)
+        first = tuple(x if i in masked else 0 for i, x in enumerate(at))
+        inside = constant - self._elements(offset_of(map_results(op.map), sizes), layout, first)[0].constant
+        return inside if 0 <= inside <= prod(sizes) - layout.length and inside % layout.length == 0 else 0
 
     def _safe(self, flag: ir.Value, base: ir.Value, constant: int) -> ir.Value:
         if constant:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 
 from mlir import ir
 from mlir.dialects import arith
@@ -19,10 +19,11 @@ Coordinates = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """How one tile shape lies in registers: `registers` and `box` per axis."""
+    """How one tile shape lies in registers: `registers` and `box` per axis, and which coordinates are meant if not all."""
 
     registers: Coordinates
     box: Coordinates
+    share: Callable[[Coordinates], bool] | None = None
 
     @property
     def length(self) -> int:
@@ -30,7 +31,8 @@ class Layout:
         return prod(self.box)
 
     def coordinates(self) -> Iterator[Coordinates]:
-        return itertools.product(*map(range, self.registers))
+        every = itertools.product(*map(range, self.registers))
+        return filter(self.share, every) if self.share else every
 
     def inside(self) -> Iterator[Coordinates]:
         """Positions within a fragment, in the order of its elements."""
@@ -64,6 +66,21 @@ def shifted(expr: Linear, steps: tuple[int, ...], units: tuple[int, ...]) -> Lin
     scaled: dict[Atom, Linear] = {
         Dim(i): dim(i) * unit + step for i, (step, unit) in enumerate(zip(steps, units, strict=True))}
     return _unscaled(substitute(expr, scaled), units)
+
+
+def step_of(expr: Linear, units: tuple[int, ...]) -> int:
+    """The number whose multiples the values of an expression differ by, dimension i being a multiple of `units[i]`."""
+    return gcd(*(c * units[a.position] if isinstance(a, Dim) and a.position < len(units) else c for a, c in expr.terms))
+
+
+def have_one_sign(elements: list[Linear], units: tuple[int, ...]) -> bool:
+    """Whether expressions that differ by constants are all negative or all not.
+
+    With a unit of 8 none of 31999 - d0 to 31992 - d0 crosses zero: d0 is at most 31992, or at least 32000.
+    """
+    first, step = elements[0], step_of(elements[0], units)
+    apart = [e - first for e in elements]
+    return step > 0 and all(e.is_constant for e in apart) and len({(first + e).constant // step for e in apart}) == 1
 
 
 def _unscaled(expr: Linear, units: tuple[int, ...]) -> Linear:

@@ -21,9 +21,9 @@ from mlir import ir
 from mlir.dialects import arith
 
 from tilec.dialects import kernel, tile
+from tilec.pipelines.epilogues import Epilogues
 from tilec.pipelines.layouts import Fragments, Layout
 from tilec.pipelines.passes import PassFailure
-from tilec.pipelines.thread_reductions import ThreadReductions
 
 ROW = 32  # elements of a row in shared memory: 128 bytes, the span of a swizzle
 PIECE = 4  # elements that are read at once
@@ -45,7 +45,7 @@ class _Side:
     transposed: bool
 
 
-class SharedProducts(ThreadReductions):
+class SharedProducts(Epilogues):
     """Lowers products of operands in shared memory where no tensor core makes them."""
 
     places: dict[ir.Value, tuple[ir.Value, ir.Value]]

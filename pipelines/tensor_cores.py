@@ -68,6 +68,11 @@ class _Ring:
     empty: ir.Value
 
 
+def dealt_registers(schedule: Schedule) -> tuple[int, int] | None:
+    """Registers of a thread that fetches and of one that computes, None if all have as many."""
+    return REGISTERS.get((schedule.threads // GROUP, schedule.resident)) if schedule.roles else None
+
+
 class TensorCores(CopiedTiles):
     """Lowers rings, fetches, roles and products by tensor cores."""
 
@@ -213,7 +218,7 @@ class TensorCores(CopiedTiles):
 
     def _lower_roles(self, op: scf.IfOp) -> None:
         branch = scf.IfOp(self.scalars[op.operands[0]], has_else=True)
-        fewer, more = REGISTERS.get((self.groups, self.schedule.resident), (0, 0))
+        fewer, more = dealt_registers(self.schedule) or (0, 0)
         with ir.InsertionPoint(branch.then_block), self._scope():
             if fewer:
                 kernel.SetRegisters(count=fewer, more=False)
@@ -327,13 +332,21 @@ class TensorCores(CopiedTiles):
             raise PassFailure("the layout of a tile is not that of a tensor core's result", ir.Location.current)
         return sorted(acc.layout.coordinates(), key=lambda at: (*(at[a] for a in columns), at[m]))
 
-    def _lower_for(self, op: scf.ForOp) -> None:
-        super()._lower_for(op)
-        if self.running and any(isinstance(o, tile.DotShared) for o in op.body.operations):
+    def _lower_for(self, op: scf.ForOp) -> scf.ForOp:
+        loop = super()._lower_for(op)
+        if self.schedule.resident and not self.schedule.dot:
+            keep_rolled(loop)  # a turn has as many loads in flight as registers were counted for
+        products = [o for o in op.body.operations if isinstance(o, tile.DotShared)]
+        if self.running and products:
+            if len(products) > 1:
+                # LLVM would peel the first turn and set the second product's accumulators to zero while the first runs, for
+                # which ptxas makes it wait (C7517).
+                keep_rolled(loop)
             for result in op.results:
                 if result in self.tiles:
                     self.tiles[result] = self._waited(self.tiles[result])
             self.running = False
+        return loop
 
     def _waited(self, acc: Fragments) -> Fragments:
         """Results of products, when all of them have ended."""
@@ -407,6 +420,11 @@ class TensorCores(CopiedTiles):
     def add_tensor_map(self) -> ir.Value:
         """A new argument of the kernel."""
         raise NotImplementedError
+
+
+def keep_rolled(loop: scf.ForOp) -> None:
+    """Tells LLVM neither to unroll a loop nor to peel turns off it."""
+    loop.operation.attributes["loop_annotation"] = ir.Attribute.parse("#llvm.loop_annotation<unroll = <disable = true>>")
 
 
 def _is_used_at_once(op: tile.DotShared) -> bool:

@@ -20,7 +20,7 @@ from tilec.errors import UnsupportedError
 from tilec.pipelines.layouts import Fragments
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
-from tilec.pipelines.tensor_cores import GROUP, TensorCores
+from tilec.pipelines.tensor_cores import GROUP, TensorCores, dealt_registers
 from tilec.pipelines.thread_reductions import WARP, in_space
 
 GLOBAL = 1
@@ -65,8 +65,10 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
             ir.AffineMapAttr.get(make_map(0, len(symbols), f)) for f in ([workers], [], [])])
     if schedule.cluster > 1:
         lowered.attributes["kernel.cluster"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), schedule.cluster)
-    if schedule.resident:
-        lowered.attributes["kernel.resident"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), schedule.resident)
+    # ptxas lets roles change their numbers of registers only where a bound says how many they begin with.
+    resident = schedule.resident or (1 if dealt_registers(schedule) else 0)
+    if resident:
+        lowered.attributes["kernel.resident"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), resident)
     block = lowered.add_entry_block()
     with ir.InsertionPoint(block):
         lowering = _GpuLowering(schedule, grid, list(symbols), block.arguments[len(buffers)])
@@ -127,6 +129,8 @@ class _Grid:
 class _GpuLowering(TensorCores):
     """Fragments as the registers of one thread."""
 
+    masks_by_element = True
+
     def __init__(self, schedule: Schedule, grid: _Grid, symbols: list[str], table: ir.Value) -> None:
         super().__init__(schedule, schedule.threads % WARP != 0)
         self.grid, self.symbols, self.table = grid, symbols, table
@@ -168,7 +172,13 @@ class _GpuLowering(TensorCores):
             at = self.constant(self.symbols.index(name), ir.IndexType.get())
             value = kernel.LoadGlobal(cache=kernel.Cache.PLAIN, buffer=self.table, offset=at,
                                       result=ir.IntegerType.get_signless(64)).result
-            self.symbol_values[name] = arith.index_cast(ir.IndexType.get(), value)
+            index = ir.IndexType.get()
+            if self.schedule.rings or self.schedule.twin >= 0:
+                # Accumulators leave few registers, so LLVM is told that a length is not negative and takes one.
+                word = arith.trunci(ir.IntegerType.get_signless(32), value)
+                self.symbol_values[name] = arith.index_castui(index, word)
+            else:
+                self.symbol_values[name] = arith.index_cast(index, value)
         return self.symbol_values[name]
 
     # Memory -------------------------------------------------------------------------------------------------------

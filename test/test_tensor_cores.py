@@ -237,6 +237,11 @@ def rotary_of_heads_of_96(p: Program) -> None:
     p.output("y", rotated(p, 96))
 
 
+def rotary_in_shares(p: Program) -> None:
+    """A thread has 128 sums and reads as many factors: the rows are finished in two parts."""
+    p.output("y", rotated(p, 256))
+
+
 def into_a_cache(p: Program) -> None:
     new = projection(p, rows(p), n=128).cast("bf16").reshape(seq(p), 2, 64).permute(1, 0, 2)
     cache = normal(p, "cache", (2, 160, 64), kind="state")
@@ -249,7 +254,7 @@ def rotary_into_a_cache(p: Program) -> None:
 
 
 EPILOGUES = (bias, residual, scaled_and_rounded, activation, gate_and_up, three_products, rotary, rotary_of_wide_heads)
-EPILOGUES += (rotary_of_heads_of_96, into_a_cache, rotary_into_a_cache)
+EPILOGUES += (rotary_in_shares, rotary_of_heads_of_96, into_a_cache, rotary_into_a_cache)
 
 
 @pytest.mark.parametrize("record", EPILOGUES, ids=lambda record: record.__name__)

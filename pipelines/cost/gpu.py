@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from mlir import ir
+
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, FloorDiv, Linear, dim, linear
 from tilec.dialects.schedule import Axis, Schedule
@@ -49,8 +51,11 @@ ROW_LOADS = 16  # the same where a program makes a row first, which must pay for
 ELEMENTS_OF_A_TURN = 16  # of a long row that a thread takes between mending what it carries
 MOST_TILINGS = 6  # of a product by multiply-adds that are considered
 LONGEST_ROW = 640  # threads that may share a row of a matrix
+OPERAND_REGISTERS = 40  # of a thread that multiplies straight from memory, for both operands
 OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
+WALK_REGISTERS = 48  # of one that walks along a row, beside what it reads and adds up in a turn
 REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
+MOST_REGISTERS = 256  # of one thread
 MOST_SHAPES = 8  # of a product with a vector that are considered
 READ_CYCLES = 900  # until memory answers
 WARP_PRODUCTS = 1024  # multiply-adds of 16-bit elements that a multiprocessor makes by mma.sync in a cycle, half in TF32
@@ -152,11 +157,15 @@ class GpuPlan(Plan):
         threads = WARP
         while threads < (MOST_THREADS if alone else GPU_THREADS) and threads * vector < largest(s, axis):
             threads *= 2
+        resident = 0
+        other = WALK_REGISTERS + 2 * sum(largest(s, a) > 1 for a in s.grid)  # and where its row begins
+        while walked and threads > GPU_THREADS and vector * self._words(axis) + other > REGISTERS // threads:
+            threads, resident = threads // 2, 1  # each then has room for what it reads and adds up, and may use it
         if alone and self.target.hopper and largest(s, axis) >= ONE_BLOCK:
             # A long row, such as the choice of a token: all blocks of a cluster read it.
             self.set(axis, self._registers_of_a_turn(axis, CLUSTER * threads, vector), CLUSTER * threads, vector)
             self.cluster[axis] = CLUSTER
-            return self.schedule()
+            return self.schedule(resident=resident)
         self.set(axis, self._registers_of_a_turn(axis, threads, vector), threads, vector)
         others = [a for a in s.grid if a != axis and largest(s, a) > 1]
         if others and threads < GPU_THREADS and not walked:  # short rows: several of them a block
@@ -164,7 +173,14 @@ class GpuPlan(Plan):
             while rows * threads < GPU_THREADS and rows < largest(s, others[-1]):
                 rows *= 2
             self.set(others[-1], 1, rows)
-        return self.schedule()
+        return self.schedule(resident=resident)
+
+    def _words(self, axis: int) -> int:
+        """Registers for each element along an axis that a loop reads and adds up."""
+        s = self.structure
+        reads = {a.buffer: _bytes(a) for a in s.accesses if not a.store and Dim(axis) in a.offset.atoms()}
+        sums = max((sum(_width(r.op.result) for r in stage if axis in r.axes) for stage in s.stages), default=0)
+        return sum(-(-n // 4) for n in reads.values()) + -(-sums // 4)
 
     def _registers_of_a_turn(self, axis: int, threads: int, vector: int) -> int:
         """Vectors that a thread takes along an axis: one, but where sums are mended the whole row, or what is worth it."""
@@ -207,7 +223,11 @@ class GpuPlan(Plan):
             self.set(n, columns_each, 128 if m is None else 16)
         if m is not None:
             self.set(m, 4 if n is not None else 1, 16 if n is not None else 128)
-        self.set(k, 1, 1, self._vector(k, both) if along_k else 1)
+        held = sum(prod(self.tile[a] // self.threads[a] for a in axes) for axes in (roles.left, roles.right))
+        vector = self._vector(k, both) if along_k else 1
+        while vector > 1 and held * vector * max(map(_bytes, both), default=4) > 4 * OPERAND_REGISTERS:
+            vector //= 2
+        self.set(k, 1, 1, vector)
         if n is None and m is None:
             self.set(k, 1, 32, 1)
             return self.schedule()
@@ -216,7 +236,8 @@ class GpuPlan(Plan):
     def _matrix_vector(self, k: int, free: list[int], operands: Sequence[Access]) -> Schedule:
         """Rows of a matrix by groups of threads along k, several rows each, with all loads of a thread in flight at once."""
         s = self.structure
-        vector = self._vector(k, operands)
+        matrix = [a for a in operands if {Dim(f) for f in free} & a.offset.atoms()] or operands
+        vector = min(self._vector(k, operands), 16 // max(map(_bytes, matrix)))
         together = len([r for r in s.stages[-1] if r.contraction])
         rows = largest(s, free[0]) if free else 1
         steps = -(-largest(s, k) // vector)
@@ -389,7 +410,10 @@ class GpuPlan(Plan):
         deep = min(LOADS_IN_FLIGHT * 8 // (width * together), -(-largest(s, k) // (4 * run))) if few else 1
         self.set(k, max(deep, 1), 4, run)
         last = columns[-1]
-        schedule = self.schedule(dot=True, ahead=True, twin=last, tf32=item == 4).with_axis(rows[0], warps=warps)
+        # Of few rows the loads fill the registers: without a bound ptxas aims at more blocks than that leaves room for.
+        resident = max(REGISTERS // (MOST_REGISTERS * WARP * warps), 1) if few else 0
+        schedule = self.schedule(dot=True, ahead=True, twin=last, resident=resident, tf32=item == 4)
+        schedule = schedule.with_axis(rows[0], warps=warps)
         schedule = schedule.with_axis(k, lanes_of=schedule.axes[last].name)
         twin = Axis(schedule.axes[last].name + "_twin", s.extents[last], self.tile[last], 8, 1, False,
                     lanes_of=schedule.axes[rows[0]].name)
@@ -594,8 +618,11 @@ def _row_bytes(width: int) -> int:
 
 
 def _bytes(access: Access) -> int:
-    name = str(primop.element_type(access.buffer))
-    return {"f32": 4, "i32": 4, "i64": 8, "i1": 1}.get(name, 2)
+    return _width(access.buffer)
+
+
+def _width(value: ir.Value) -> int:
+    return {"f32": 4, "i32": 4, "i64": 8, "i1": 1}.get(str(primop.element_type(value)), 2)
 
 
 def _is_aligned_run(access: Access, axis: int, size: int, structure: Structure) -> bool:

@@ -13,6 +13,10 @@
 #products = affine_map<()[n] -> (n, 1024, 1024)>
 #packed = affine_map<()[n] -> (64, 512, 16, 2)>
 #all = affine_map<(m, n, k)[s] -> (m, n, k)>
+#long = affine_map<()[n] -> (131072)>
+#same = affine_map<(i)[n] -> (i)>
+#one = affine_map<()[n] -> ()>
+#scalar = affine_map<()[n] -> ()>
 #lhs = affine_map<(m, n, k)[s] -> (m, k)>
 #rhs = affine_map<(m, n, k)[s] -> (n, k)>
 
@@ -89,6 +93,37 @@ func.func private @matrix_vector(%x: tensor<1024xbf16> {primop.kind = "argument"
   %products = "primop.mul"(%x, %w) {space = #square, maps = [affine_map<(n, k)[s] -> (k)>, #identity]} : (tensor<1024xbf16>, tensor<1024x1024xbf16>) -> tensor<1024x1024xf32>
   %sum = "primop.sum"(%products) {space = #square, maps = [#identity], dims = array<i64: 1>} : (tensor<1024x1024xf32>) -> tensor<1024xf32>
   return %sum : tensor<1024xf32>
+}
+
+// Loads are of 16 bytes, whatever the type.
+// SM90A-LABEL: func.func @wide_matrix_vector(
+// SM90A-SAME: layout = array<i64: 1024, 64, 4, 1>, name = "k", walk = "loop"
+func.func private @wide_matrix_vector(%x: tensor<1024xf32> {primop.kind = "argument", primop.shape = #vector}, %w: tensor<1024x1024xf32> {primop.kind = "weight", primop.shape = #square}) -> (tensor<1024xf32> {primop.shape = #rows}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = #square, maps = [affine_map<(n, k)[s] -> (k)>, #identity]} : (tensor<1024xf32>, tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
+  %sum = "primop.sum"(%products) {space = #square, maps = [#identity], dims = array<i64: 1>} : (tensor<1024x1024xf32>) -> tensor<1024xf32>
+  return %sum : tensor<1024xf32>
+}
+
+// One long row is read by blocks of as many threads as there can be, but of half as many where these would not have the
+// registers for all that is read and added up, and then all of these.
+// SM90A-LABEL: func.func @long_row(
+// SM90A-SAME: layout = array<i64: 65536, 8192, 8, 8>, name = "r0", walk = "loop"
+// SM90A-NOT: resident
+// SM90A-LABEL: func.func @three_sums(
+// SM90A-SAME: layout = array<i64: 32768, 4096, 8, 8>, name = "r0", walk = "loop"
+// SM90A-SAME: resident = 1
+func.func private @long_row(%x: tensor<131072xf32> {primop.kind = "argument", primop.shape = #long}) -> (tensor<f32> {primop.shape = #one}) attributes {primop.kernel} {
+  %sum = "primop.sum"(%x) {space = #long, maps = [#same], dims = array<i64: 0>} : (tensor<131072xf32>) -> tensor<f32>
+  return %sum : tensor<f32>
+}
+func.func private @three_sums(%x: tensor<131072xf32> {primop.kind = "argument", primop.shape = #long}, %y: tensor<131072xf32> {primop.kind = "argument", primop.shape = #long}) -> (tensor<f32> {primop.shape = #one}) attributes {primop.kernel} {
+  %product = "primop.mul"(%x, %y) {space = #long, maps = [#same, #same]} : (tensor<131072xf32>, tensor<131072xf32>) -> tensor<131072xf32>
+  %a = "primop.sum"(%x) {space = #long, maps = [#same], dims = array<i64: 0>} : (tensor<131072xf32>) -> tensor<f32>
+  %b = "primop.sum"(%y) {space = #long, maps = [#same], dims = array<i64: 0>} : (tensor<131072xf32>) -> tensor<f32>
+  %c = "primop.max"(%product) {space = #long, maps = [#same], dims = array<i64: 0>} : (tensor<131072xf32>) -> tensor<f32>
+  %ab = "primop.add"(%a, %b) {space = #one, maps = [#scalar, #scalar]} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %abc = "primop.add"(%ab, %c) {space = #one, maps = [#scalar, #scalar]} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %abc : tensor<f32>
 }
 
 // A product of 16-bit matrices that are both contiguous along the depth goes through tensor cores: eight warps of 16 rows

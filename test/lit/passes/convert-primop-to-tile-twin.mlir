@@ -62,10 +62,14 @@ func.func private @depth(%x: tensor<?x40xbf16> {primop.kind = "argument", primop
   return %y : tensor<?x24xf32>
 }
 
-// 32-bit operands are multiplied without tensor cores. Of few rows, a warp takes 8 columns and a deeper part of them.
+// 32-bit operands are multiplied without tensor cores, in runs of the depth that are short enough for both of them to fit the
+// registers. Of few rows, a warp takes 8 columns and a deeper part of them, and no more warps are asked for than can have all
+// the registers that a thread can have.
 // CHECK-LABEL: func.func @wide(
+// CHECK-SAME: layout = array<i64: 4, 1, 4, 1>, name = "k"
 // CHECK-NOT: tile.dot_twin
 // CHECK-LABEL: func.func @few(
+// CHECK-SAME: resident = 8 : i64
 // CHECK: "tile.load"({{.*}} -> vector<16x1x64x1xbf16>
 // CHECK: "tile.load"({{.*}} -> vector<1x1x64x8xbf16>
 // CHECK: "tile.dot_twin"

@@ -122,10 +122,12 @@ func.func @product(%x: memref<128x128xbf16>, %w: memref<96x128xbf16>, %y: memref
 module {
 module @kernels {
 
-// Two groups of warps release a slot, and each multiplies 64 rows of it. The producer gives its registers to them. What they
-// exchange needs barriers that the producer does not come to.
+// Two groups of warps release a slot, and each multiplies 64 rows of it. The producer gives its registers to them, which the
+// assembler allows where the number of resident blocks says how many there are. What they exchange needs barriers that the
+// producer does not come to.
 // CHECK-LABEL: func.func @groups(
 // CHECK-SAME: kernel.block = 384 : i64
+// CHECK-SAME: kernel.resident = 1 : i64
 // CHECK: %[[THREAD:.*]] = "kernel.thread_id"()
 // CHECK: "kernel.mbarrier_init"(%[[FULL:.*]], %c0) {count = 1 : i64}
 // CHECK: "kernel.mbarrier_init"(%[[EMPTY:.*]], %c0) {count = 2 : i64}
@@ -234,6 +236,67 @@ func.func @half_a_swizzle(%q: memref<64x2x96xbf16>, %v: memref<64x96xbf16>, %y: 
   %p = arith.truncf %x : vector<64x1x64xf32> to vector<64x1x64xbf16>
   %mixed = "tile.dot_shared"(%p, %b, %zeros) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>, transposed = true} : (vector<64x1x64xbf16>, memref<64x96xbf16, 3>, vector<64x96x1xf32>) -> vector<64x96x1xf32>
   "tile.store"(%mixed, %y, %c0, %c0, %c0) {map = affine_map<(m, d, t) -> (m, d)>} : (vector<64x96x1xf32>, memref<64x96xf32>, index, index, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<()[n] -> (n)>, layout = array<i64: 64, 32, 1, 1>, walk = "grid", warps = 4 : i64}
+#n = {name = "n", extent = affine_map<()[n] -> (8)>, layout = array<i64: 8, 4, 2, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<()[n] -> (128)>, layout = array<i64: 64, 1, 1, 1>, walk = "loop"}
+
+module attributes {primop.symbols = {n = array<i64: 1, 128>}} {
+module @kernels {
+
+// Where several products run on from turn to turn, LLVM may not take the loop apart: it would make the zeros that one starts
+// with while another runs. Lengths are 32-bit and not negative.
+// CHECK-LABEL: func.func @together(
+// CHECK-SAME: %[[TABLE:[^:]*]]: memref<1xi64, 1>,
+// CHECK: %[[LONG:.*]] = "kernel.load_global"(%[[TABLE]], %c0)
+// CHECK: %[[WORD:.*]] = arith.trunci %[[LONG]] : i64 to i32
+// CHECK: %[[N:.*]] = arith.index_castui %[[WORD]] : i32 to index
+// CHECK: scf.for
+// CHECK-NOT: loop_annotation
+// CHECK: } else {
+// CHECK: scf.for
+// CHECK-COUNT-2: "kernel.wgmma"(
+// CHECK: } {loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>}
+// CHECK: affine.apply affine_map<{{.*}}>({{.*}})[%[[N]]
+func.func @together(%x: memref<128x128xbf16>, %w: memref<8x128xbf16>, %v: memref<8x128xbf16>, %y: memref<128x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "weight", "write"], tile.schedule = {axes = [#m, #n, #k], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 2 : i64}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %xs = "tile.ring"() : () -> memref<2x64x64xbf16, 3>
+  %ws = "tile.ring"() : () -> memref<2x8x64xbf16, 3>
+  %vs = "tile.ring"() : () -> memref<2x8x64xbf16, 3>
+  %rows = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %i = arith.muli %rows, %c64 : index
+  %zeros = arith.constant dense<0.0> : vector<64x8x1xf32>
+  %fetches = "tile.producer"() : () -> i1
+  scf.if %fetches {
+    scf.for %k = %c0 to %c128 step %c64 {
+      %turn = arith.divui %k, %c64 : index
+      "tile.fetch"(%xs, %turn, %x, %i, %c0, %k) {rows = array<i64: 0>, column = 2 : i64, map = affine_map<(m, n, k) -> (m, k)>} : (memref<2x64x64xbf16, 3>, index, memref<128x128xbf16>, index, index, index) -> ()
+      "tile.fetch"(%ws, %turn, %w, %i, %c0, %k) {rows = array<i64: 1>, column = 2 : i64, map = affine_map<(m, n, k) -> (n, k)>} : (memref<2x8x64xbf16, 3>, index, memref<8x128xbf16>, index, index, index) -> ()
+      "tile.fetch"(%vs, %turn, %v, %i, %c0, %k) {rows = array<i64: 1>, column = 2 : i64, map = affine_map<(m, n, k) -> (n, k)>} : (memref<2x8x64xbf16, 3>, index, memref<8x128xbf16>, index, index, index) -> ()
+    }
+  } else {
+    %sums:2 = scf.for %k = %c0 to %c128 step %c64 iter_args(%one = %zeros, %two = %zeros) -> (vector<64x8x1xf32>, vector<64x8x1xf32>) {
+      %turn = arith.divui %k, %c64 : index
+      %a = "tile.await"(%xs, %turn) : (memref<2x64x64xbf16, 3>, index) -> memref<64x64xbf16, 3>
+      %b = "tile.await"(%ws, %turn) : (memref<2x8x64xbf16, 3>, index) -> memref<8x64xbf16, 3>
+      %c = "tile.await"(%vs, %turn) : (memref<2x8x64xbf16, 3>, index) -> memref<8x64xbf16, 3>
+      %first = "tile.dot_shared"(%a, %b, %one) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<64x64xbf16, 3>, memref<8x64xbf16, 3>, vector<64x8x1xf32>) -> vector<64x8x1xf32>
+      %second = "tile.dot_shared"(%a, %c, %two) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<64x64xbf16, 3>, memref<8x64xbf16, 3>, vector<64x8x1xf32>) -> vector<64x8x1xf32>
+      scf.yield %first, %second : vector<64x8x1xf32>, vector<64x8x1xf32>
+    }
+    %sum = arith.addf %sums#0, %sums#1 : vector<64x8x1xf32>
+    "tile.store"(%sum, %y, %i, %c0, %c0, %n) {map = affine_map<(m, n, k)[s] -> (m, n)>, mask = affine_map<(m, n, k)[s] -> (s - m - 1)>} : (vector<64x8x1xf32>, memref<128x8xf32>, index, index, index, index) -> ()
+  }
   return
 }
 

@@ -228,12 +228,12 @@ func.func @padded(%x: memref<16xf32>, %y: memref<16xf32>) attributes {tile.kerne
 
 // -----
 
-#n = {name = "n", extent = affine_map<() -> (100)>, layout = array<i64: 64, 32, 2, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (99)>, layout = array<i64: 64, 32, 2, 1>, walk = "grid"}
 
 module {
 module @kernels {
 
-// A mask that differs inside a vector is taken element by element: reads go to the buffer's start instead.
+// A mask that may differ inside a vector is taken element by element: reads go to the buffer's start instead.
 // CHECK-LABEL: func.func @masked(
 // CHECK: %[[EXIST:.*]] = arith.cmpi sge, %{{.*}}, %{{.*}} : vector<2xi32>
 // CHECK: %[[FIRST:.*]] = vector.extract %[[EXIST]][0]
@@ -243,12 +243,48 @@ module @kernels {
 // CHECK: %[[READ:.*]] = vector.from_elements {{.*}} : vector<2xf32>
 // CHECK: arith.select %[[EXIST]], %[[READ]]
 // CHECK-COUNT-2: scf.if
-func.func @masked(%x: memref<100xf32>, %y: memref<100xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#n], order = array<i64>, unroll = 1 : i64, dot = false}} {
+func.func @masked(%x: memref<99xf32>, %y: memref<99xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#n], order = array<i64>, unroll = 1 : i64, dot = false}} {
   %program = "tile.program_id"() {axis = 0 : i64} : () -> index
   %c64 = arith.constant 64 : index
   %i = arith.muli %program, %c64 : index
-  %tile = "tile.load"(%x, %i) {map = affine_map<(n) -> (n)>, mask = affine_map<(n) -> (99 - n)>} : (memref<100xf32>, index) -> vector<64xf32>
-  "tile.store"(%tile, %y, %i) {map = affine_map<(n) -> (n)>, mask = affine_map<(n) -> (99 - n)>} : (vector<64xf32>, memref<100xf32>, index) -> ()
+  %tile = "tile.load"(%x, %i) {map = affine_map<(n) -> (n)>, mask = affine_map<(n) -> (98 - n)>} : (memref<99xf32>, index) -> vector<64xf32>
+  "tile.store"(%tile, %y, %i) {map = affine_map<(n) -> (n)>, mask = affine_map<(n) -> (98 - n)>} : (vector<64xf32>, memref<99xf32>, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<()[n] -> (n)>, layout = array<i64: 64, 32, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<()[n] -> (100)>, layout = array<i64: 128, 1, 4, 1>, walk = "grid"}
+
+module attributes {primop.symbols = {n = array<i64: 1, 96>}} {
+module @kernels {
+
+// A mask that cannot cut a vector, because it ends at a multiple of its length, is one flag for all of it. Where rows may be
+// missing, the vectors of a row share one safe address, as far as they would lie inside the buffer at its start.
+// CHECK-LABEL: func.func @whole(
+// CHECK-SAME: %[[X:[^:]*]]: memref<12288xf32, 1>, %[[Y:[^:]*]]: memref<9600xf32, 1>
+// CHECK: %[[LEFT:.*]] = affine.apply affine_map<(d0)[s0] -> (-d0 + s0 - 1)>
+// CHECK: %[[ROW:.*]] = arith.cmpi sge, %[[LEFT]], %c0
+// CHECK: %[[SAFE:.*]] = arith.select %[[ROW]], %{{.*}}, %c0
+// CHECK: "kernel.load_global"(%[[X]], %[[SAFE]]) {{.*}} -> vector<4xf32>
+// CHECK: %[[NEXT:.*]] = arith.addi %[[SAFE]], %c4
+// CHECK: "kernel.load_global"(%[[X]], %[[NEXT]]) {{.*}} -> vector<4xf32>
+// CHECK-NOT: -> f32
+// CHECK: scf.if
+// CHECK-NOT: vector.extract
+// CHECK: "kernel.store_global"(%{{.*}}, %[[Y]], %{{.*}}) : (vector<4xf32>
+func.func @whole(%x: memref<96x128xf32>, %y: memref<96x100xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#m, #n], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %program = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c64 = arith.constant 64 : index
+  %c0 = arith.constant 0 : index
+  %i = arith.muli %program, %c64 : index
+  %tile = "tile.load"(%x, %i, %c0, %n) {map = affine_map<(m, n)[s] -> (m, n)>, mask = affine_map<(m, n)[s] -> (s - m - 1)>} : (memref<96x128xf32>, index, index, index) -> vector<64x128xf32>
+  "tile.store"(%tile, %y, %i, %c0, %n) {map = affine_map<(m, n)[s] -> (m, n)>, mask = affine_map<(m, n)[s] -> (s - m - 1, 99 - n)>} : (vector<64x128xf32>, memref<96x100xf32>, index, index, index) -> ()
   return
 }
 
@@ -546,6 +582,37 @@ func.func @reverse(%x: memref<2x64xf32>, %y: memref<2x64xf32>) attributes {tile.
   %tile = "tile.load"(%x, %c0, %c0) {map = affine_map<(h, n) -> (h, n)>} : (memref<2x64xf32>, index, index) -> vector<2x64xf32>
   %reversed = "tile.reverse"(%tile) {axis = 0 : i64} : (vector<2x64xf32>) -> vector<2x64xf32>
   "tile.store"(%reversed, %y, %c0, %c0) {map = affine_map<(h, n) -> (h, n)>} : (vector<2x64xf32>, memref<2x64xf32>, index, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#r = {name = "r", extent = affine_map<() -> (4096)>, layout = array<i64: 256, 32, 8, 1>, walk = "loop"}
+
+module {
+module @kernels {
+
+// Where a walk along a row bounds the registers, LLVM may not unroll it: a turn reads as much as was counted.
+// CHECK-LABEL: func.func @walk(
+// CHECK-SAME: kernel.resident = 1 : i64
+// CHECK: scf.for
+// CHECK: kernel.load_global
+// CHECK: } {loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>}
+func.func @walk(%x: memref<4096xf32>, %y: memref<f32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#r], order = array<i64>, unroll = 1 : i64, dot = false, resident = 1 : i64}} {
+  %c0 = arith.constant 0 : index
+  %c256 = arith.constant 256 : index
+  %c4096 = arith.constant 4096 : index
+  %zeros = arith.constant dense<0.0> : vector<256xf32>
+  %sum = scf.for %i = %c0 to %c4096 step %c256 iter_args(%so_far = %zeros) -> vector<256xf32> {
+    %part = "tile.load"(%x, %i) {map = affine_map<(r) -> (r)>} : (memref<4096xf32>, index) -> vector<256xf32>
+    %more = arith.addf %so_far, %part : vector<256xf32>
+    scf.yield %more : vector<256xf32>
+  }
+  %total = "tile.reduce"(%sum) {kind = "add", axes = array<i64: 0>} : (vector<256xf32>) -> vector<1xf32>
+  "tile.store"(%total, %y, %c0) {map = affine_map<(r) -> ()>} : (vector<1xf32>, memref<f32>, index) -> ()
   return
 }
 
