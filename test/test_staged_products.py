@@ -19,7 +19,7 @@ import pytest
 from tilec.frontend import nn
 from tilec.frontend.tensor import Graph, Tensor
 from tilec.pipelines import targets
-from tilec.pipelines.cost import gpu
+from tilec.pipelines.cost import products
 from tilec.pipelines.cost.multiply_adds import Tiling, tilings
 from tilec.runtime.artifact import Artifact
 
@@ -59,8 +59,8 @@ def forced(monkeypatch: pytest.MonkeyPatch) -> Callable[[Tiling], None]:
     """Lets the cost model know one tiling only."""
 
     def force(tiling: Tiling) -> None:
-        monkeypatch.setattr(gpu, "tilings", lambda together: [tiling])
-        monkeypatch.setattr(gpu, "straight_cycles", lambda *sizes: float("inf"))
+        monkeypatch.setattr(products, "tilings", lambda together: [tiling])
+        monkeypatch.setattr(products, "straight_cycles", lambda *sizes: float("inf"))
 
     return force
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilec.pipelines.cost.rates import EXCHANGE_CYCLES, EXCHANGED_BYTES, FETCHED_BYTES, FIXED_CYCLES
+
 ROWS_OF_THREADS, COLUMNS_OF_THREADS = 16, 8  # of a group of four warps, side by side along the columns
 DEPTH = 32  # f32 of one tile along the reduced axis: 128 bytes, the span of a swizzle
 PIECES = DEPTH // 4  # reads of one row
 MOST_SUMS = 64  # accumulators of a thread: the most that leave room for operands
-FETCHED_BYTES = 40  # that a multiprocessor gets from the second-level cache in a cycle
-FIXED_CYCLES = 4000  # until a block has its first tile, and while it stores its result
 ALONE = 1.25  # what a warp takes longer that has a quarter of a multiprocessor to itself, because nothing hides its waits
 STRAIGHT_CYCLES = 4608  # 64 x 64 x DEPTH straight from memory: a warp's read along the depth is 16 accesses
 STRAIGHT_TILE, STRAIGHT_FIXED = 64, 1000
-
-
-EXCHANGE_CYCLES, EXCHANGED_BYTES = 2000, 16  # of blocks that meet, and that a block reads of others in a cycle
 
 
 @dataclass(frozen=True, order=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilec.pipelines.cost.rates import FETCHED_BYTES, WARP_PRODUCTS
+
 STEP = 16  # of one product along the depth
-PRODUCTS = 1024  # multiply-adds of 16-bit elements that a multiprocessor makes by mma.sync in a cycle
-FETCHED_BYTES = 40  # that a multiprocessor gets from the second-level cache in a cycle
 FIXED_CYCLES = 3000  # until a block has its first tile, and while it stores its result
 ALONE = 1.25  # what warps take longer of which each quarter of a multiprocessor has one: nothing hides their waits
 MOST_SLOTS, FEWEST_SLOTS = 4, 2
@@ -63,7 +63,7 @@ class WarpTiles:
     def cycles(self, programs: int, depth: int, multiprocessors: int) -> float:
         """Cycles until all programs have walked the depth: waves, each at the rate of its slowest part."""
         columns = self.columns * self.together
-        multiply = self.warps * self.rows * columns * STEP / PRODUCTS
+        multiply = self.warps * self.rows * columns * STEP / WARP_PRODUCTS
         if self.warps * min(self.resident, -(-programs // multiprocessors)) < 8:
             multiply *= ALONE
         shared = self.warps * (self.rows + columns) / 16 * 4

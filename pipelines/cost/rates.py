@@ -1,0 +1,15 @@
+"""What a multiprocessor does in a cycle, for all estimates: measured on Hopper, near enough elsewhere to compare shapes."""
+
+WARP = 32
+REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
+MULTIPLY_ADDS = 2048  # of 16-bit elements that its tensor cores make by wgmma, half as many in TF32
+WARP_PRODUCTS = 1024  # the same by mma.sync
+FETCHED_BYTES = 40  # that it gets from the second-level cache
+READ_BYTES = 19  # its share of what memory gives
+FILLED_BYTES = 100  # that TMA writes to shared memory, zeros outside the source as well
+READ_CYCLES = 900  # until memory answers
+FIXED_CYCLES = 4000  # until a block has its first tile, and while it stores its result
+EXCHANGE_CYCLES, EXCHANGED_BYTES = 2000, 16  # of blocks that meet, and that a block reads of others in a cycle
+LOADS_IN_FLIGHT = 4  # 16-byte loads of one thread that hide the latency of memory
+FEW_ROWS = 8  # up to here a product takes the time of reading its matrix
+TILE_DEPTH = 64  # 16-bit elements along the reduced axis, half as many of f32: 128 bytes, the span of a swizzle
