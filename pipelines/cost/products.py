@@ -37,6 +37,7 @@ from tilec.pipelines.cost.rates import (
     LOADS_IN_FLIGHT,
     MULTIPLY_ADDS,
     READ_BYTES,
+    READ_CYCLES,
     REGISTERS,
     TILE_DEPTH,
     WARP,
@@ -52,6 +53,7 @@ MOST_STAGES_FEW_ROWS = 12
 FEWEST_STAGES = 3  # with which a product hides the latency of its operands
 MOST_TILINGS = 6  # of a product by multiply-adds that are considered
 MOST_REGISTERS = 256  # of one thread
+MOST_BLOCKS = 32  # that a multiprocessor holds
 
 
 @dataclass(frozen=True, order=True)
@@ -165,16 +167,17 @@ class Products(Plan):
                     not all(side and self._vector(k, side) >= run for side in sides):
                 return None
         few, together = largest(s, rows[0]) <= FEW_ROWS, len(s.stages[0])
-        # Of few rows, many warps shall read the matrix, each with many loads in flight.
         sizes, most = ((8, 16, 32, 64, 128), 128) if few else ((64, 32, 16, 8), 64)
         widths = [w for w in sizes if w * together <= most and self._fits_columns(columns, w)]
         if not widths:
             return None
         tall = [w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1]
         each = 2 if few else 4
-        warps, width = self.pick([
-            (self._warps_time(rows[0], columns, k, m, 8 * each * m, w, together, 4 * run),
-             f"{8 * each * m} x {w * together}", (m, w)) for w in widths for m in tall])
+        options = [
+            (self._few_rows_time(rows[0], columns, k, w, together, item) if few else
+             self._warps_time(rows[0], columns, k, m, 8 * each * m, w, together, 4 * run),
+             f"{8 * each * m} x {w * together}", (m, w)) for w in widths for m in tall]
+        warps, width = self.pick(sorted(options, key=lambda option: option[0]) if few else options)
         self.set(rows[0], each, 8 * warps)
         self._set_columns(columns, width)
         deep = min(LOADS_IN_FLIGHT * 8 // (width * together), -(-largest(s, k) // (4 * run))) if few else 1
@@ -372,6 +375,15 @@ class Products(Plan):
         fetch = 64 * (height + warps * width * together) / FETCHED_BYTES
         blocks = self._tensor_programs(row, columns, height, width)
         return -(-blocks // self.target.multiprocessors) * steps * max(multiply, fetch) + FIXED_CYCLES
+
+    def _few_rows_time(self, row: int, columns: list[int], k: int, width: int, together: int, item: int) -> float:
+        """The same with one block of rows: the time of reading the matrix, with what all warps have in flight at once, and of
+        reading the rows, which each warp does, from the second-level cache."""
+        sms, depth = self.target.multiprocessors, largest(self.structure, k)
+        programs = self._tensor_programs(row, columns, 16, width)
+        flying = 512 * LOADS_IN_FLIGHT * min(-(-programs // sms), MOST_BLOCKS)
+        matrix, rows = programs * width * together * depth * item / sms, programs * 16 * depth * item / sms
+        return max(matrix / min(READ_BYTES, flying / READ_CYCLES), (matrix + rows) / FETCHED_BYTES) + FIXED_CYCLES
 
 
 def bytes_of(access: Access) -> int:
