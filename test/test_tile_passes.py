@@ -197,8 +197,8 @@ STAGED = ["tile-stage", "tile-specialise"]
 PARTS = ["tile-split", "tile-stage", "tile-specialise"]
 OF_MODELS = {  # the others have nothing to stage or to read ahead
     "layers with a residual": (STAGED, ["tile-stage"]),
-    "attention heads=9 kv_heads=3 dtype=bf16": ([], ["tile-stage"]),
-    "attention with new keys dtype=bf16": ([], ["tile-stage"]),
+    "attention heads=9 kv_heads=3 dtype=bf16": (["tile-stage"], ["tile-stage"]),
+    "attention with new keys dtype=bf16": (["tile-stage"], ["tile-stage"]),
 }
 CASES = {
     "a product": Case(lambda: product(128, 40, 129, 200), RINGS, COPIED),
