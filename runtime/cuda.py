@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tilec.errors import TargetError
-from tilec.runtime.artifact import Artifact, Entry, TensorMap
+from tilec.runtime.artifact import Artifact, Buffer, Entry, TensorMap
 from tilec.runtime.expressions import evaluate
 from tilec.runtime.weights import NUMPY
 
@@ -238,10 +238,7 @@ class CudaProgram:
         table = np.array(list(symbols.values()) or [0], np.int64)
         _check(self._d.cuMemcpyHtoDAsync(self._symbols, table.ctypes.data, table.nbytes, self._stream))
         for name, i in used.items():
-            buffer = prepared.entry.buffers[i]
-            expected = [evaluate(e, symbols) for e in buffer.shape]
-            if list(arrays[name].shape) != expected or expected[1:] != buffer.sizes[1:]:
-                raise ValueError(f"argument {name} must have shape {expected}, but has {list(arrays[name].shape)}")
+            arrays[name] = rows_apart(prepared.entry.buffers[i], arrays[name], symbols)
             _check(self._d.cuMemcpyHtoDAsync(prepared.memory[i], arrays[name].ctypes.data, arrays[name].nbytes, self._stream))
         _check(self._d.cuStreamSynchronize(self._stream))  # the host arrays may go now
 
@@ -336,6 +333,18 @@ class CudaProgram:
             self._d.cuMemFree(pointer)
         self._allocations = []
         self._d.cuDevicePrimaryCtxRelease(self._device)
+
+
+def rows_apart(buffer: Buffer, array: np.ndarray, symbols: Mapping[str, int]) -> np.ndarray:
+    """An argument or a weight as a kernel reads it: rows of a length that varies lie as far apart as the longest are."""
+    shape = [evaluate(e, symbols) for e in buffer.shape]
+    if list(array.shape) != shape:
+        raise ValueError(f"{buffer.kind} {buffer.label} must have shape {shape}, but has {list(array.shape)}")
+    if shape[1:] == buffer.sizes[1:]:
+        return array
+    whole = np.zeros(buffer.sizes, array.dtype)
+    whole[tuple(map(slice, shape))] = array
+    return whole
 
 
 def _bytes(dtype: str, shape: Sequence[int]) -> int:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilec.runtime.artifact import Entry
-from tilec.runtime.cuda import CudaProgram, _check, _Prepared
-from tilec.runtime.expressions import evaluate
+from tilec.runtime.cuda import CudaProgram, _check, _Prepared, rows_apart
 from tilec.runtime.weights import NUMPY
 
 
@@ -46,14 +45,7 @@ class Replay:
             if buffer.kind == "result":
                 _check(self._d.cuMemsetD8Async(place, 0xFF, buffer.bytes, program._stream))
             elif buffer.kind == "argument" or buffer.label in weights:
-                shape = [evaluate(e, self._symbols) for e in buffer.shape]
-                array = arrays[buffer.label]
-                if list(array.shape) != shape:
-                    raise ValueError(f"{buffer.kind} {buffer.label} must have shape {shape}, but has {list(array.shape)}")
-                if shape[1:] != buffer.sizes[1:]:  # rows of a length that varies lie apart
-                    whole = np.zeros(buffer.sizes, array.dtype)
-                    whole[tuple(map(slice, shape))] = array
-                    array = whole
+                array = rows_apart(buffer, arrays[buffer.label], self._symbols)
                 _check(self._d.cuMemcpyHtoDAsync(place, array.ctypes.data, array.nbytes, program._stream))
         _check(self._d.cuStreamSynchronize(program._stream))  # the host arrays may go now
         return prepared
