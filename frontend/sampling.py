@@ -35,8 +35,7 @@ from tilec.frontend.tensor import LOG2_E, Graph, Tensor
 SCALE = 2.0**-64  # makes distances below 2^65 floats below 2.0, whose bits are below 2^KEY_BITS
 KEY_BITS = 30
 # Bits that one sum of a search settles, and sums that one kernel makes, one after the other. More bits take more candidates,
-# 2^BITS - 1; more sums fewer kernels, but fusion walks every path through a kernel's expressions, of which there are
-# 2^(BITS SUMS).
+# 2^BITS - 1; more sums fewer kernels, but fusion lets no more than so many reductions share one (`primop/reads.py`).
 BITS, SUMS = 2, 3
 MOST_RATE = 2.0**60  # of log2(e) / temperature: what is not as likely as the likeliest then has weight 0
 ALL = (1 << 31) - 1  # as a number of tokens

@@ -169,7 +169,7 @@ def test_the_logit_of_a_label_is_gathered_without_another_pass() -> None:
 @pytest.mark.parametrize("program", EXPECTED)
 def test_a_row_that_registers_hold_is_read_once_in_any_case(program: Row) -> None:
     """A short one by a block, and a long one of a few by a cluster."""
-    for length, rows in ((2048, MANY), (2 * LONG, ROWS)):
+    for length, rows in ((2048, MANY), (LONG, ROWS)):
         for left_out in ((), (OnlineRows.name,)):
             assert passes_over_a_row(record(program, length, rows=rows), "sm_90a", *left_out) == 1
 

@@ -109,11 +109,8 @@ class Products(Plan):
     def _tensor(self, roles: Roles, k: int) -> Schedule | None:
         """Products by tensor cores, operands by TMA through rings; None where a rule of the hardware stands against it."""
         s = self.structure
-        stage = s.stages[0]
-        rows = [a for a in roles.left if s.extents[a] != linear(1)]
-        columns = [a for a in roles.right if s.extents[a] != linear(1)]
-        if not (self.target.wgmma and len(s.stages) == 1 and not s.inner and not s.nested and len(rows) == 1 and columns
-                and len(roles.reduced) == 1 and all(r.contraction for r in stage) and (item := self._multiplied_bytes(stage))
+        stage, rows, columns = s.stages[0], *self._sides(roles)
+        if not (self.target.wgmma and len(rows) == 1 and columns and (item := self._multiplied_bytes(stage))
                 and s.extents[k].is_constant and s.extents[k].constant >= (depth := 2 * TILE_DEPTH // item)):
             return None
         for reduction in stage:
@@ -147,6 +144,15 @@ class Products(Plan):
                                  resident=2 if few else 0, split=tiles.split, tf32=item == 4)
         return schedule.with_axis(rows[0], warps=4 * tiles.groups)
 
+    def _sides(self, roles: Roles) -> tuple[list[int], list[int]]:
+        """The axes of rows and of columns of one loop of products over one axis; none where a plan of products does not fit:
+        also not where a result is read at mirrored rows, because a thread holds a part of them."""
+        s = self.structure
+        rows, columns = ([a for a in side if s.extents[a] != linear(1)] for side in (roles.left, roles.right))
+        fits = len(s.stages) == 1 and not s.inner and not s.nested and len(roles.reduced) == 1 and \
+            all(r.contraction for r in s.stages[0]) and not s.mirrored & {*rows}
+        return (rows, columns) if fits else ([], [])
+
     def _multiplied_bytes(self, stage: Sequence[Reduction]) -> int:
         """The size of the elements of products if tensor cores can make them, else 0: of f32 only where TF32 is allowed."""
         types = {str(primop.element_type(v)) for r in stage for v in defining_op(r.op.operand).operands}
@@ -155,10 +161,8 @@ class Products(Plan):
     def _warps(self, roles: Roles, k: int) -> Schedule | None:
         """Products by the tensor core of each warp, operands straight from memory in 16-byte runs along the depth."""
         s = self.structure
-        rows = [a for a in roles.left if s.extents[a] != linear(1)]
-        columns = [a for a in roles.right if s.extents[a] != linear(1)]
-        if len(s.stages) != 1 or s.inner or s.nested or len(rows) != 1 or not columns or len(roles.reduced) != 1 or \
-                not all(r.contraction for r in s.stages[0]) or not (item := self._multiplied_bytes(s.stages[0])):
+        rows, columns = self._sides(roles)
+        if len(rows) != 1 or not columns or not (item := self._multiplied_bytes(s.stages[0])):
             return None
         run = 16 // item
         for reduction in s.stages[0]:
@@ -195,12 +199,8 @@ class Products(Plan):
     def _copied(self, roles: Roles, k: int) -> Schedule | None:
         """Products by each warp's tensor core, operands copied to shared memory; None where 16 bytes do not fit."""
         s = self.structure
-        stage = s.stages[0]
-        rows = [a for a in roles.left if s.extents[a] != linear(1)]
-        columns = [a for a in roles.right if s.extents[a] != linear(1)]
-        if len(s.stages) != 1 or s.inner or s.nested or len(rows) != 1 or not columns or \
-                len(roles.reduced) != 1 or not all(r.contraction for r in stage) or largest(s, rows[0]) <= FEW_ROWS or \
-                rows[0] in s.mirrored or not (item := self._multiplied_bytes(stage)):
+        stage, rows, columns = s.stages[0], *self._sides(roles)
+        if len(rows) != 1 or not columns or largest(s, rows[0]) <= FEW_ROWS or not (item := self._multiplied_bytes(stage)):
             return None
         for reduction in stage:
             product = defining_op(reduction.op.operand)
@@ -237,12 +237,9 @@ class Products(Plan):
     def _staged(self, roles: Roles, k: int) -> Schedule | None:
         """Products of f32 by multiply-adds, operands through rings; None where they cannot be fetched so or it is slower."""
         s = self.structure
-        stage = s.stages[0]
-        row = max((a for a in roles.left if s.extents[a] != linear(1)), key=lambda a: largest(s, a), default=None)
-        columns = [a for a in roles.right if s.extents[a] != linear(1)]
-        if not (len(s.stages) == 1 and not s.inner and not s.nested and row is not None and columns
-                and len(roles.reduced) == 1 and all(r.contraction for r in stage) and largest(s, row) > FEW_ROWS
-                and row not in s.mirrored and largest(s, k) >= DEPTH):
+        stage, rows, columns = s.stages[0], *self._sides(roles)
+        row = max(rows, key=lambda a: largest(s, a), default=None)
+        if row is None or not columns or largest(s, row) <= FEW_ROWS or largest(s, k) < DEPTH:
             return None
         lefts: list[Access] = []
         rights: list[Access] = []
@@ -307,6 +304,8 @@ class Products(Plan):
         that is a whole number of tiles, or the end of a row in memory."""
         size, length, start = bytes_of(access), self.structure.extents[k].constant, access.offset.constant
         steps, width = [c for atom, c in access.offset.terms if atom != Dim(k)], access.offset.coefficient(Dim(row))
+        if width <= 0 or Dim(row) in access.offset.nonlinear_atoms():
+            return False
         ends = length % depth == 0 or (width == length + start and all(c % width == 0 for c in steps))
         return ends and all(c * size % 16 == 0 for c in (*steps, start))
 

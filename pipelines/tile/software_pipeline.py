@@ -18,6 +18,7 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from tilec.dialects import tile
+from tilec.dialects.index_expr import map_results
 from tilec.pipelines.effects import is_pure
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
@@ -61,7 +62,8 @@ def _fetches(loop: scf.ForOp) -> list[tile.Fetch]:
 
 def _alike(one: scf.ForOp, other: scf.ForOp) -> bool:
     """Whether two loops fetch the same tiles into the same rings."""
-    return [(f.ring, f.source, f.map) for f in _fetches(one)] == [(f.ring, f.source, f.map) for f in _fetches(other)]
+    views = [[(f.ring, f.source, map_results(f.map)) for f in _fetches(loop)] for loop in (one, other)]
+    return views[0] == views[1]
 
 
 def _pipeline(chain: list[scf.ForOp], slots: int) -> None:

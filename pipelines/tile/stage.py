@@ -82,6 +82,7 @@ class _Stager:
         self.entry, self.schedule = entry, schedule
         self.rings: dict[object, ir.Value] = {}
         self.fetched: dict[object, ir.Value] = {}  # slots of what is the same in every turn
+        self.here: dict[object, ir.Value] = {}  # of what the present block fetches in turns
 
     def stage(self, block: ir.Block, loop: scf.ForOp | None) -> None:
         """Brings the operands of a block's products through rings; of a loop, in turns."""
@@ -96,25 +97,28 @@ class _Stager:
                 turn = arith.divui(walked, loop.step)
         in_flight = self.schedule.tensor and not self.schedule.copied  # products that have been started and not made
         running = loop is not None and in_flight and all(_only_feeds_products(d, loop) for d in dots)
+        self.here = {}
         slots: dict[ir.Value, ir.Value] = {}
-        rings: list[ir.Value] = []
+        readers: dict[ir.Value, tile.DotShared] = {}  # of every ring that has turns the last product
         loads: list[tile.Load] = []
         first: tile.DotShared | None = None
         for dot in dots:
-            own = []
-            for operand in (dot.lhs, dot.rhs):
-                if isinstance(defining_op(operand), tile.Load) and operand not in slots:
-                    found = _operand(operand, dot, self.schedule)
+            operands = [v for v in (dot.lhs, dot.rhs) if isinstance(defining_op(v), tile.Load)]
+            for operand in operands:
+                found = _operand(operand, dot, self.schedule)
+                if operand not in slots:
                     loads.append(found.load)
-                    ring, slots[operand], in_turns = self._fetched(found, first or dot, loop, turn)
-                    own += [ring] if in_turns else []
+                slots[operand] = self._fetched(found, first or dot, loop, turn)
+            awaited = [defining_op(slots[v]) for v in operands if slots[v] in self.here.values()]
             made = _replace(dot, slots, self.schedule)
             if not in_flight and first is None:
                 first = made  # products that take turns all wait for their operands before the first
-            rings += own
-            if loop is not None and in_flight and not running:
+            readers |= {each.ring: made for each in awaited}
+        rings = list(readers)
+        if loop is not None and in_flight and not running:
+            for made in dict.fromkeys(readers.values()):
                 with made.operation.location, ir.InsertionPoint(_after(made)):
-                    for ring in own:
+                    for ring in [r for r, reader in readers.items() if reader == made]:
                         tile.Release(ring=ring, turn=turn, running=0)
         for load in loads:
             load.operation.erase()
@@ -133,16 +137,22 @@ class _Stager:
                         tile.Release(ring=ring, turn=before, running=len(dots))
                     scf.YieldOp([])
 
-    def _fetched(self, operand: _Operand, dot: ir.OpView, loop: scf.ForOp | None,
-                 turn: ir.Value) -> tuple[ir.Value, ir.Value, bool]:
-        """A ring for an operand, its slot of this turn, and whether it is fetched in every turn."""
+    def _fetched(self, operand: _Operand, dot: ir.OpView, loop: scf.ForOp | None, turn: ir.Value) -> ir.Value:
+        """The slot of an operand, of this turn or of all; what two products read of one place is fetched once."""
         load, space = operand.load, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 3)
         element = load.result.type.element_type
         variable = loop.induction_variable if loop is not None else None
         in_turns = loop is not None and any(v == variable and Dim(i) in _used(load) for i, v in enumerate(load.origin))
         key = (load.source, *map_results(load.map), *operand.shape)
+        name = "limit" if operand.transposed else "column_limit"
+        more = {name: limit} if (limit := _limit(operand, self.schedule)) is not None else {}
         if key in self.fetched:
-            return self.rings[key], self.fetched[key], False
+            return self.fetched[key]
+        if key in self.here:
+            fetch = next(o for o in dot.operation.block.operations if isinstance(o, tile.Fetch) and o.ring == self.rings[key])
+            for name, limit in more.items():  # also where the other one does not need it
+                fetch.operation.attributes[name] = ir.AffineMapAttr.get(limit)
+            return self.here[key]
         with load.operation.location:
             if key not in self.rings:
                 with ir.InsertionPoint.at_block_begin(self.entry):
@@ -153,17 +163,14 @@ class _Stager:
             with ir.InsertionPoint(dot if in_turns or loop is None else loop):
                 origin = [loop.lowerBound if loop is not None and not in_turns and v == variable else v for v in load.origin]
                 turn = turn if in_turns else _index(0)
-                name = "limit" if operand.transposed else "column_limit"
-                more = {name: limit} if (limit := _limit(operand, self.schedule)) is not None else {}
                 tile.Fetch(rows=operand.rows, column=operand.column, map=load.map, ring=ring, turn=turn, source=load.source,
                            origin=origin, **more)
                 if self.schedule.copied and not in_turns and loop is not None:
                     tile.Commit()
                 slot = tile.Await(ring=ring, turn=turn,
                                   result=ir.MemRefType.get(operand.shape, element, memory_space=space)).result
-        if not in_turns:
-            self.fetched[key] = slot
-        return ring, slot, in_turns
+        (self.here if in_turns else self.fetched)[key] = slot
+        return slot
 
 
 def _commit(block: ir.Block) -> None:
