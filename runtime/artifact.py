@@ -19,7 +19,7 @@ from typing import Any
 
 from tilec.errors import TilecError
 
-SCHEMA = 2
+SCHEMA = 3
 ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i1": 1}
 TF32 = "tf32"  # asked for as a type of weights and cache: f32 in memory, of which tensor cores read the upper 19 bits
 

@@ -208,7 +208,9 @@ class GpuPlan(Products):
         rows = [a for a in s.grid if s.extents[a] != linear(1) and Dim(a) not in shared]
         rows = [a for a in rows if not s.extents[a].is_constant]  # heads that share all keys are not them
         if d is not None and len(rows) == 1:
-            return self._online_tensor(rows[0], t, d) if self.target.wgmma else self._online_copied(rows[0], t, d)
+            read = [a for a in s.accesses if inner & a.offset.atoms() and not a.store]
+            forward = all(c > 0 for a in read for _, c in a.offset.terms)  # as TMA steps
+            return self._online_tensor(rows[0], t, d) if self.target.wgmma and forward else self._online_copied(rows[0], t, d)
         if d is None or not s.extents[d].is_constant:
             return self.schedule(dot=True)
         vector = self._vector(d, cache)

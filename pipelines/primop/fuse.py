@@ -10,7 +10,8 @@ one of these rules makes it a root of its own:
 4. A row reduction (norm, softmax) joins the kernel that uses it when it is broadcast back over the rows it reduced, and when
    all reductions of that kernel have the same rows: a program makes each of them once, and then walks the row.
 5. A value behind a reduction, or dearer than `recompute` ops, is materialised where a contraction would repeat it.
-   None of 2 to 5 holds inside a chain that `primop-online-reductions` marked: one loop computes it.
+   None of 2 to 5 holds inside a chain that `primop-online-reductions` marked: one loop computes it. What comes out of one is
+   materialised where it would be read in another order.
 6. A value that several kernels use is recomputed in each if that costs a few elementwise ops, otherwise materialised.
 7. What `primop-stage-rows` marked is part of every kernel that uses it.
 8. With `tensor`, an operand of a product of 16-bit matrices is materialised: computed, it would keep tensor cores from it.
@@ -148,7 +149,7 @@ def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int, tensor: boo
                 if use.owner.operation.parent == chunk.operation and use.owner.name != "func.return"]
         facts[i].reads = _reads(ops, facts, uses)
         if _is_crowded(ops[i], facts[i]) or (tensor and _is_operand(ops[i], [ops[u] for u, _ in uses], symbols)) or (
-                STAGED not in ops[i].operation.attributes and _is_root(ops, facts, i, uses, recompute)):
+                STAGED not in ops[i].operation.attributes and _is_root(ops, number, facts, i, uses, recompute)):
             roots.append(i)
             facts[i].groups = {i}
             facts[i].reads = {i: Reads(frozenset([Point(whole_index(_root_extents(ops[i])))]))}
@@ -226,12 +227,12 @@ def _is_crowded(op: ir.OpView, fact: _Facts) -> bool:
 
 
 def _is_operand(op: ir.OpView, users: Sequence[ir.OpView], symbols: Ranges) -> bool:
-    """Rule 8: whether a value is multiplied as a matrix by another, both of 16 bits, and not inside a chain of one loop."""
+    """Rule 8: whether a value is multiplied as a matrix by another, both of 16 bits, and is no link of a chain of one loop."""
     if isinstance(op, REDUCTIONS) or {ONLINE, STAGED} & {*op.operation.attributes}:
         return False
     for user in users:
         sums = [use.owner for use in user.result.uses if isinstance(use.owner, primop.Sum)]
-        if isinstance(user, primop.Mul) and ONLINE not in user.operation.attributes and any(map(is_contraction, sums)) and \
+        if isinstance(user, primop.Mul) and any(map(is_contraction, sums)) and \
                 {str(primop.element_type(v)) for v in user.operands} <= {"bf16", "f16"} and _is_of_matrices(user, symbols):
             return True
     return False
@@ -247,7 +248,8 @@ def _is_of_matrices(product: primop.Mul, symbols: Ranges) -> bool:
     return min(sizes) > FEW_ROWS
 
 
-def _is_root(ops: list[ir.OpView], facts: list[_Facts], i: int, uses: list[tuple[int, int]], recompute: int) -> bool:
+def _is_root(ops: list[ir.OpView], number: dict[ir.Value, int], facts: list[_Facts], i: int, uses: list[tuple[int, int]],
+             recompute: int) -> bool:
     op, fact = ops[i], facts[i]
     users = [ops[u] for u, _ in uses]
     if fact.cut or not uses:  # rules 1 and 3
@@ -257,6 +259,10 @@ def _is_root(ops: list[ir.OpView], facts: list[_Facts], i: int, uses: list[tuple
     groups = set().union(*(facts[u].groups for u, _ in uses))
     if ONLINE in op.operation.attributes:
         return len(groups) > 1
+    below = [ops[number[v]] for v in op.operands if v in number]
+    if any(ONLINE in o.operation.attributes and is_contraction(o) for o in below) and \
+            not all(_is_permutation(reads) for reads in fact.reads.values()):
+        return True  # a program holds a row's parts where one loop has left them
     bodies = [isinstance(ops[u], REDUCTIONS) or facts[u].in_body for u, _ in uses]
     if is_contraction(op):  # rule 2
         if len(groups) > 1 or any(bodies) or any(i not in facts[u].contractions for u, _ in uses) or \
@@ -276,6 +282,12 @@ def _is_root(ops: list[ir.OpView], facts: list[_Facts], i: int, uses: list[tuple
             facts[u].in_contraction and not is_contraction(ops[u]) and _grows(ops[u], op) for u, _ in uses):  # rule 5
         return True
     return len(groups) > 1 and fact.cost > recompute  # rule 6
+
+
+def _is_permutation(reads: Reads) -> bool:
+    """Whether a kernel reads a value once for each element of its root, whose dimensions it takes as they are."""
+    (view, *others) = reads.views
+    return not others and len({*view}) == len(view) and all(e.is_constant or e in {dim(d) for d in _only_dim(e)} for e in view)
 
 
 def _grows(user: ir.OpView, op: ir.OpView) -> bool:

@@ -24,8 +24,9 @@ from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import ONLINE, is_contraction
 from tilec.pipelines.primop.outline import body_of, extents_of, functions
 from tilec.pipelines.primop.reads import Point, Reads, operand_reads, union
-from tilec.pipelines.primop.structure import defining_op, dependent_on, operand_index
+from tilec.pipelines.primop.structure import capacity, defining_op, dependent_on, offset_of, operand_index
 
+Symbols = dict[str, tuple[int, int]]
 HEADS = range(32, 257, 16)  # widths that both products of many rows can have
 
 
@@ -54,17 +55,17 @@ class OnlineReductions(Pass):
     rows: bool = False
 
     def run(self, op: ir.OpView) -> None:
-        symbols = len(primop.symbol_ranges(op.operation))
+        symbols = primop.symbol_ranges(op.operation)
         for chunk in functions(op, "primop.chunk"):
             for found in [o for o in body_of(chunk).operations if isinstance(o, primop.Sum) and is_contraction(o)]:
                 total = self._factored(found, symbols) or found
-                chain = self._chain_below(total)
+                chain = self._chain_below(total, symbols)
                 links = _links(chain, total) if chain is not None else {}
                 if chain is not None and _is_apart(chain, total, links):
                     for link in links:
                         link.operation.attributes[ONLINE] = ir.UnitAttr.get(link.operation.context)
 
-    def _factored(self, total: primop.Sum, symbols: int) -> primop.Sum | None:
+    def _factored(self, total: primop.Sum, symbols: Symbols) -> primop.Sum | None:
         """Rewrites sum((p * r) * v), r constant along the sum, as sum(p * v) * r; returns the new sum.
 
         Between the products there may be a cast, which then rounds p alone.
@@ -85,28 +86,29 @@ class OnlineReductions(Pass):
                 if any(Dim(d) in e.atoms() for e in index for d in total.dims):
                     continue
                 chain = match_power(defining_op(inner.operands[1 - j]))
-                if chain is None or not self._suits(chain, total, k):
+                if chain is None or not self._suits(chain, total, k, symbols):
                     continue
-                return _rewrite(total, product, inner, cast, k, j, index, operand_index(inner, 1 - j, here), symbols)
+                return _rewrite(total, product, inner, cast, k, j, index, operand_index(inner, 1 - j, here), len(symbols))
         return None
 
-    def _chain_below(self, total: primop.Sum) -> Chain | None:
+    def _chain_below(self, total: primop.Sum, symbols: Symbols) -> Chain | None:
         product = defining_op(total.operand)
         if not isinstance(product, primop.Mul):
             return None
         for k, operand in enumerate(product.operands):
             chain = match_power(below_cast(operand))
-            if chain is not None and self._suits(chain, total, k):
+            if chain is not None and self._suits(chain, total, k, symbols):
                 return chain
         return None
 
-    def _suits(self, chain: Chain, total: primop.Sum, shares: int) -> bool:
+    def _suits(self, chain: Chain, total: primop.Sum, shares: int, symbols: Symbols) -> bool:
         """Whether one loop is better: rows of any length, made by a contraction, few of them (their number is known).
 
         One axis of the loop is the depth of the scores and the width of what they mix, so these must be equal. Many rows only
         by tensor cores, for which both products need 16-bit operands and heads of such a width; otherwise their scores are
         better made by a kernel of their own. Short rows of a known length need no loop. `shares` is the number of the
-        product's operand that the exponential is.
+        product's operand that the exponential is. What is multiplied must lie along the head, for many rows in pieces of 16
+        bytes.
         """
         space, dims = primop.space_of(chain.maximum), list(chain.maximum.dims)
         if len(dims) != 1 or space[dims[0]].is_constant:
@@ -119,11 +121,32 @@ class OnlineReductions(Pass):
         mixed = [n for d, n in enumerate(primop.space_of(product)) if Dim(d) in used[1 - shares] - used[shares]]
         if len(depth) != 1 or mixed != depth:
             return False
-        if not _share(scores):
+        made, many = defining_op(scores.operand), _share(scores)
+        across = next(d for d, _ in enumerate(primop.space_of(product)) if Dim(d) in used[1 - shares] - used[shares])
+        places = [(made, k, scores.dims[0]) for k in (0, 1)] + [(product, 1 - shares, across)]
+        if not all(_is_contiguous(op, k, d, many, symbols) for op, k, d in places):
+            return False
+        if not many:
             return self.one
         narrow = all(str(primop.element_type(v)) in ("bf16", "f16")
                      for s in (scores, total) for v in defining_op(s.operand).operands)
         return self.rows and narrow and depth[0] in [linear(n) for n in HEADS]
+
+
+def _is_contiguous(product: primop.Mul, operand: int, d: int, pieces: bool, symbols: Symbols) -> bool:
+    """Whether an operand lies along a dimension: with `pieces`, whole and in pieces of 16 bytes of 16-bit elements.
+
+    What is computed is then in memory as it is computed; a row at a time computes it in the loop.
+    """
+    value = product.operands[operand]
+    if not pieces and defining_op(value) is not None:
+        return True
+    offset = offset_of(map_results(product.maps[operand]), capacity(extents_of(value), symbols))
+    along = offset.coefficient(Dim(d)) == 1 and Dim(d) not in offset.nonlinear_atoms()
+    if not pieces:
+        return along
+    rest = [c for atom, c in offset.terms if atom != Dim(d)]
+    return along and product.bounds is None and not any(c % 8 for c in (*rest, offset.constant))
 
 
 def match_power(op: ir.OpView | None) -> Chain | None:

@@ -226,7 +226,7 @@ def _operand(value: ir.Value, dot: tile.Dot, schedule: Schedule) -> _Operand:
     wide = [i for i, n in enumerate(value.type.shape) if n > 1]
     column = next((i for i in wide if offset.coefficient(Dim(i)) == 1), None)
     if column is None or (value == dot.lhs and column != reduced and not (schedule.copied and schedule.tensor)):
-        raise PassFailure("an operand of a product on tensor cores must be contiguous in memory", dot.operation.location)
+        raise PassFailure("an operand that comes through shared memory must be contiguous in memory", dot.operation.location)
     if column != reduced and schedule.tf32:
         raise PassFailure("tensor cores read f32 as TF32 only along the reduced axis", dot.operation.location)
     cluster = schedule.axes[reduced].cluster
@@ -255,7 +255,7 @@ def _after(op: ir.OpView) -> ir.OpView:
 
 def _replace(dot: tile.Dot, slots: dict[ir.Value, ir.Value], schedule: Schedule) -> tile.DotShared:
     if dot.rhs not in slots:
-        raise PassFailure("the right operand of a product on tensor cores must be read from memory", dot.operation.location)
+        raise PassFailure("the right operand of a product in shared memory must be read from memory", dot.operation.location)
     right = _operand(dot.rhs, dot, schedule)
     columns = [*right.rows, right.column]
     columns.remove(right.reduced)

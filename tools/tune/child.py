@@ -79,9 +79,9 @@ def measure(job: Mapping[str, Any], say: Say) -> None:
                 artifact = _compile(job, kernel, schedule)
                 if not sets:
                     given = [b for b in artifact.manifest.entries["main"].buffers if b.kind == "argument"]
-                    sets = harness.rotation(partial(_inputs, given, job["symbols"]))
-                    arguments = [sets[-1].get(f"{ARGUMENT}{i}", np.empty(0)) for i in range(len(kernel.arguments))]
-                    exact = Exact(kernel, arguments, job["symbols"]).samples()
+                    made = harness.rotation(partial(_inputs, given, job["symbols"]))
+                    arguments = [made[-1].get(f"{ARGUMENT}{i}", np.empty(0)) for i in range(len(kernel.arguments))]
+                    exact, sets = Exact(kernel, arguments, job["symbols"]).samples(), made
                 gpu = artifact.manifest.kind == "gpu"
                 program: Any = CudaProgram(artifact, []) if gpu else CpuProgram(artifact, [])
                 stack.callback(program.close)

@@ -63,7 +63,8 @@ func.func @product(%x: memref<128x200xbf16>, %w: memref<72x200xbf16>, %y: memref
   return
 }
 
-// Two loops along one axis are one: there is one prologue, and the first loop fetches what the second one awaits.
+// Two loops along one axis are one, also where only one of them looks at a length: there is one prologue, and the first loop
+// fetches what the second one awaits.
 // CHECK-LABEL: func.func @two_loops(
 // CHECK-COUNT-2: "tile.commit"()
 // CHECK-NEXT: scf.for %[[K:.*]] = %c0 to %c128 step %c64
@@ -104,7 +105,7 @@ func.func @two_loops(%x: memref<128x200xbf16>, %w: memref<72x200xbf16>, %y: memr
   }
   %sum = scf.for %k = %c128 to %c256 step %c64 iter_args(%so_far = %part) -> (vector<64x32x1xf32>) {
     %turn = arith.divui %k, %c64 : index
-    "tile.fetch"(%xs, %turn, %x, %i, %j, %k) {column = 2 : i64, column_limit = affine_map<() -> (200)>, map = affine_map<(m, n, k) -> (m, k)>, rows = array<i64: 0>} : (memref<3x64x64xbf16, 3>, index, memref<128x200xbf16>, index, index, index) -> ()
+    "tile.fetch"(%xs, %turn, %x, %i, %j, %k, %n) {column = 2 : i64, column_limit = affine_map<()[s] -> (200)>, map = affine_map<(m, n, k)[s] -> (m, k)>, rows = array<i64: 0>} : (memref<3x64x64xbf16, 3>, index, memref<128x200xbf16>, index, index, index, index) -> ()
     "tile.fetch"(%ws, %turn, %w, %i, %j, %k) {column = 2 : i64, column_limit = affine_map<() -> (200)>, map = affine_map<(m, n, k) -> (n, k)>, rows = array<i64: 1>} : (memref<3x32x64xbf16, 3>, index, memref<72x200xbf16>, index, index, index) -> ()
     "tile.commit"() : () -> ()
     %a = "tile.await"(%xs, %turn) : (memref<3x64x64xbf16, 3>, index) -> memref<64x64xbf16, 3>

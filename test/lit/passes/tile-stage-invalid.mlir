@@ -16,7 +16,7 @@ func.func @computed(%x: memref<64x128xbf16>, %w: memref<32x128xbf16>) attributes
     %a = "tile.load"(%x, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (m, k)>} : (memref<64x128xbf16>, index, index, index) -> vector<64x1x64xbf16>
     %b = "tile.load"(%w, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>} : (memref<32x128xbf16>, index, index, index) -> vector<1x32x64xbf16>
     %twice = arith.addf %b, %b : vector<1x32x64xbf16>
-    // expected-error@+1 {{the right operand of a product on tensor cores must be read from memory}}
+    // expected-error@+1 {{the right operand of a product in shared memory must be read from memory}}
     %more = "tile.dot"(%a, %twice, %so_far) : (vector<64x1x64xbf16>, vector<1x32x64xbf16>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
     scf.yield %more : vector<64x32x1xf32>
   }
@@ -43,7 +43,7 @@ func.func @strided(%x: memref<64x256xbf16>, %w: memref<32x128xbf16>) attributes 
   %sum = scf.for %k = %c0 to %c128 step %c64 iter_args(%so_far = %zeros) -> vector<64x32x1xf32> {
     %a = "tile.load"(%x, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (m, 2 * k)>} : (memref<64x256xbf16>, index, index, index) -> vector<64x1x64xbf16>
     %b = "tile.load"(%w, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>} : (memref<32x128xbf16>, index, index, index) -> vector<1x32x64xbf16>
-    // expected-error@+1 {{an operand of a product on tensor cores must be contiguous in memory}}
+    // expected-error@+1 {{an operand that comes through shared memory must be contiguous in memory}}
     %more = "tile.dot"(%a, %b, %so_far) : (vector<64x1x64xbf16>, vector<1x32x64xbf16>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
     scf.yield %more : vector<64x32x1xf32>
   }
@@ -68,7 +68,7 @@ func.func @left_transposed(%x: memref<128x64xbf16>, %w: memref<32x128xbf16>) att
   %sum = scf.for %k = %c0 to %c128 step %c64 iter_args(%so_far = %zeros) -> vector<64x32x1xf32> {
     %a = "tile.load"(%x, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (k, m)>} : (memref<128x64xbf16>, index, index, index) -> vector<64x1x64xbf16>
     %b = "tile.load"(%w, %c0, %c0, %k) {map = affine_map<(m, n, k) -> (n, k)>} : (memref<32x128xbf16>, index, index, index) -> vector<1x32x64xbf16>
-    // expected-error@+1 {{an operand of a product on tensor cores must be contiguous in memory}}
+    // expected-error@+1 {{an operand that comes through shared memory must be contiguous in memory}}
     %more = "tile.dot"(%a, %b, %so_far) : (vector<64x1x64xbf16>, vector<1x32x64xbf16>, vector<64x32x1xf32>) -> vector<64x32x1xf32>
     scf.yield %more : vector<64x32x1xf32>
   }
