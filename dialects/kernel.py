@@ -56,6 +56,9 @@ class BlockId(Kernel.Operation, name="block_id", traits=[Pure]):
 
 
 GLOBAL, SHARED, TENSOR_MAP = 1, 3, 4  # address spaces
+ROW_BYTES = 128  # of a tile in shared memory, the span of a swizzle, which permutes pieces of PIECE_BYTES
+PIECE_BYTES = 16
+STEP_BYTES = 32  # of a row that one step of a product by tensor cores takes
 
 
 def _check_memory(what: str, buffer: ir.Value, space: int) -> None:

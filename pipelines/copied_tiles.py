@@ -22,16 +22,16 @@ from mlir.dialects import arith, vector
 
 from tilec.dialects import kernel, tile
 from tilec.dialects.index_expr import Dim, Linear, map_results
+from tilec.dialects.kernel import PIECE_BYTES, ROW_BYTES, STEP_BYTES
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.layouts import Coordinates, Fragments
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.structure import offset_of
 from tilec.pipelines.shared_products import SharedProducts
 from tilec.pipelines.thread_reductions import WARP, in_space
+from tilec.pipelines.tile import op_before
 from tilec.runtime.artifact import ITEM_BYTES
 
-PIECE_BYTES, ROW_BYTES = 16, 128
-STEP_BYTES = 32  # of a row that one step of a product by tensor cores reads
 PLACES = ROW_BYTES // PIECE_BYTES  # of a row
 ROW = 64  # 16-bit words of a row
 
@@ -91,7 +91,7 @@ class CopiedTiles(SharedProducts):
         elif isinstance(op, tile.Await):
             self._arrived(op)
         elif isinstance(op, tile.Release):
-            if self.copied_rings[op.ring].slots == 1 and not isinstance(before(op.operation), tile.Release):
+            if self.copied_rings[op.ring].slots == 1 and not isinstance(op_before(op), tile.Release):
                 kernel.Barrier()
         elif isinstance(op, tile.DotShared) and self.schedule.tensor:
             self.tiles[op.result] = self._warp_products(op)
@@ -185,7 +185,7 @@ class CopiedTiles(SharedProducts):
 
     def _arrived(self, op: tile.Await) -> None:
         ring = self.copied_rings[op.ring]
-        if not isinstance(before(op.operation), tile.Await):
+        if not isinstance(op_before(op), tile.Await):
             kernel.WaitCopies(later=op.later or 0)
             kernel.Barrier()
         self.places[op.result] = (ring.memory, self._slot(ring, op.turn))
@@ -302,10 +302,3 @@ class CopiedTiles(SharedProducts):
     def extent(self, expr: Linear) -> ir.Value:
         """The value of an extent."""
         raise NotImplementedError
-
-
-def before(op: ir.Operation) -> ir.OpView | None:
-    """The op before another in its block."""
-    ops = list(op.block.operations)
-    at = next(i for i, o in enumerate(ops) if o.operation == op) - 1
-    return ops[at] if at >= 0 else None

@@ -292,8 +292,6 @@ def _tma_load(op: ir.OpView) -> None:
                                                  _barrier_of(op), [])
 
 
-SPAN = 128  # bytes of a row of a block in shared memory
-STEP = 32  # bytes of it that one instruction takes
 
 
 def _depth_of_a_step(element: ir.Type) -> int:
@@ -312,10 +310,10 @@ def _descriptor(buffer: ir.Value, offset: ir.Value, element: ir.Type, leading: i
 
 def _steps(op: kernel.Wgmma, rows: int, transposed: bool) -> list[int]:
     """The distances of an operand's steps along the depth, in units of 16 bytes: 32 bytes in a row, or 16 rows."""
-    steps, inside = range(op.depth // _depth_of_a_step(op.element)), SPAN // STEP
+    steps, inside = range(op.depth // _depth_of_a_step(op.element)), kernel.ROW_BYTES // kernel.STEP_BYTES
     if transposed:
-        return [step * 16 * SPAN // 16 for step in steps]
-    return [(step // inside * rows * SPAN + step % inside * STEP) // 16 for step in steps]
+        return [step * 16 * kernel.ROW_BYTES // 16 for step in steps]
+    return [(step // inside * rows * kernel.ROW_BYTES + step % inside * kernel.STEP_BYTES) // 16 for step in steps]
 
 
 @rule(kernel.Wgmma)
@@ -328,7 +326,7 @@ def _wgmma(op: ir.OpView) -> list[ir.Value]:
     word, values, transposed = ir.IntegerType.get_signless(32), list(op.acc), bool(op.transposed)
     tf32 = str(op.element) == "tf32"
     held = ir.F32Type.get() if tf32 else op.element
-    rhs = _descriptor(op.rhs, op.rhs_offset, held, op.rhs_rows * SPAN if transposed else 16)
+    rhs = _descriptor(op.rhs, op.rhs_offset, held, op.rhs_rows * kernel.ROW_BYTES if transposed else 16)
     if op.lhs_registers:
         lhs, kind = [llvm.bitcast(word, v) for v in op.lhs_registers], "r"
     else:

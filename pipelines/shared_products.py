@@ -25,8 +25,8 @@ from tilec.pipelines.epilogues import Epilogues
 from tilec.pipelines.layouts import Fragments, Layout
 from tilec.pipelines.passes import PassFailure
 
-ROW = 32  # elements of a row in shared memory: 128 bytes, the span of a swizzle
-PIECE = 4  # elements that are read at once
+ROW = kernel.ROW_BYTES // 4  # elements of a row in shared memory
+PIECE = kernel.PIECE_BYTES // 4  # elements that are read at once
 Key = tuple[tuple[int, int], ...]  # a row of a thread: along each axis a register, and an element of its vector
 
 

@@ -15,16 +15,17 @@ from mlir.dialects import arith, scf, vector
 
 from tilec.dialects import kernel, tile
 from tilec.dialects.index_expr import Dim, Linear, dim, linear, make_map, map_results
+from tilec.dialects.kernel import ROW_BYTES
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.copied_tiles import CopiedTiles, before, blocks_of
+from tilec.pipelines.copied_tiles import CopiedTiles, blocks_of
 from tilec.pipelines.layouts import Coordinates, Fragments
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.structure import defining_op, offset_of
 from tilec.pipelines.thread_reductions import WARP, in_space
+from tilec.pipelines.tile import op_after, op_before
 from tilec.runtime.artifact import ITEM_BYTES
 
 GROUP = 128  # threads that work on one product
-ROW_BYTES = 128  # of a tile in shared memory: the span of a swizzle
 # Registers of a thread of the producer and of the others, by groups that compute and blocks that share a multiprocessor.
 REGISTERS = {(2, 0): (40, 232), (2, 1): (40, 232), (3, 0): (32, 160), (1, 2): (40, 216)}
 
@@ -127,7 +128,7 @@ class TensorCores(CopiedTiles):
                 kernel.MbarrierInit(count=1, barriers=full, index=self._index(slot))
                 kernel.MbarrierInit(count=self.schedule.threads // self.sharing, barriers=empty, index=self._index(slot))
             kernel.FenceMbarriers()
-        if not isinstance(_next(op.operation), tile.Ring):
+        if not isinstance(op_after(op), tile.Ring):
             kernel.Barrier()
         return _Ring(slots, rows, blocks, size * item, size, memory, full, empty)
 
@@ -205,7 +206,7 @@ class TensorCores(CopiedTiles):
     def _lower_release(self, op: tile.Release) -> None:
         ring = self.rings[op.ring]
         slot, _ = self._turn(ring, op.turn)
-        if not isinstance(before(op.operation), tile.Release):
+        if not isinstance(op_before(op), tile.Release):
             if self.schedule.staged:
                 kernel.WarpBarrier()
             else:
@@ -436,9 +437,3 @@ def _is_used_at_once(op: tile.DotShared) -> bool:
         if any(not isinstance(u.owner, tile.DotShared) for u in loop.inner_iter_args[use.operand_number].uses):
             return True
     return False
-
-
-def _next(op: ir.Operation) -> ir.OpView | None:
-    ops = list(op.block.operations)
-    at = next(i for i, o in enumerate(ops) if o.operation == op) + 1
-    return ops[at] if at < len(ops) else None

@@ -24,9 +24,9 @@ from tilec.runtime.artifact import Artifact
 
 from .programs import Program
 from .ptx import Fault
+from .test_sliding_windows import attended
 from .test_tensor_cores import (
     EPILOGUES,
-    Array,
     check_product,
     compiled,
     edited,
@@ -180,19 +180,8 @@ def test_attention_of_many_queries_is_one_kernel(
     artifact = compiled(program, target)
     assert is_copied(artifact) and PRODUCT in text_of(artifact)
     assert len(artifact.manifest.entries["main"].launches) == 1
-    want, size = attended(*(program.inputs[n].astype(np.float64) for n in ("q", "keys", "values")), past)
+    want, size = attended(*(program.inputs[n] for n in ("q", "keys", "values")), past, window=past + used)
     assert (abs(simulate(program, artifact)["y"] - want) <= 2.0**-7 * size).all()
-
-
-def attended(q: Array, keys: Array, values: Array, past: int) -> tuple[Array, Array]:
-    """The result, and what it would be if all values were positive."""
-    used, heads, width = q.shape
-    keys, values = (a[:, : past + used].repeat(heads // len(a), axis=0) for a in (keys, values))
-    scores = q.swapaxes(0, 1) @ keys.swapaxes(1, 2) * width**-0.5
-    scores[:, np.arange(used)[:, None] + past < np.arange(past + used)] = -np.inf
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    weights /= weights.sum(-1, keepdims=True)
-    return (weights @ values).swapaxes(0, 1), (weights @ abs(values)).swapaxes(0, 1)
 
 
 # --- What cannot be copied -------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from tilec.runtime.artifact import Artifact
 
 from .programs import Program
 from .ptx import Fault
+from .test_sliding_windows import attended
 from .test_tensor_cores import (
     EMPTY,
     FETCH,
@@ -199,13 +200,7 @@ def test_attention_multiplies_what_comes_through_rings(heads: int, kv_heads: int
     artifact = compiled(program)
     kernels = {n.rsplit("_", 1)[1]: artifact.files[k.file].decode() for n, k in artifact.manifest.kernels.items()}
     assert {n: FETCH in text for n, text in kernels.items()} == {"scores": True, "softmax": False, "values": True}
-    q, keys, values = (program.inputs[n].astype(np.float64) for n in ("q", "keys", "values"))
-    keys, values = (a[:, : past + used].repeat(heads // kv_heads, axis=0) for a in (keys, values))
-    scores = q.swapaxes(0, 1) @ keys.swapaxes(1, 2) * width**-0.5
-    scores[:, np.arange(used)[:, None] + past < np.arange(past + used)] = -np.inf
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    weights /= weights.sum(-1, keepdims=True)
-    want, size = (weights @ values).swapaxes(0, 1), (weights @ abs(values)).swapaxes(0, 1)
+    want, size = attended(*(program.inputs[n] for n in ("q", "keys", "values")), past, window=past + used)
     assert (abs(simulate(program, artifact)["y"] - want) <= 2.0**-17 * size).all()
 
 

@@ -146,7 +146,7 @@ REPLACED = {
     "turns that begin again with each program": Replaced(
         wide_product, "sm_90a", persist, "_count_on", lambda turn, before: None, "fills a slot whose next turn is"),
     "programs that no worker takes": Replaced(
-        wide_product, "sm_90a", persist, "_index", lambda value: index(3 if value == 2 else value)),
+        wide_product, "sm_90a", persist, "index_constant", lambda value: index(3 if value == 2 else value)),
     "rows without an end": Replaced(prompt, "sm_90a", stage, "_limit", lambda *_: None),
     "tiles that both roles fetch": Replaced(
         long_product, "sm_90a", specialise, "_drop_fetches", lambda op: None, "a wait never ends"),
@@ -155,7 +155,8 @@ REPLACED = {
         long_product, "sm_80", software_pipeline, "_pipeline", lambda chain, slots: PIPELINE(chain, slots + 1),
         "a wait never ends"),
     "turns that nobody fetches ahead": Replaced(
-        long_product, "sm_80", software_pipeline, "_index", lambda value: index(value + (value == 1)), "a wait never ends"),
+        long_product, "sm_80", software_pipeline, "index_constant", lambda value: index(value + (value == 1)),
+        "a wait never ends"),
     "tiles read past the last turn": Replaced(
         lambda: attention(1, 300, 9, 3, 64), "sm_90a", prefetch, "_bounded", lambda *_: True, "is read out of bounds"),
     "a first tile that does not fit behind where a loop begins": Replaced(

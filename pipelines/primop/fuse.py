@@ -28,6 +28,7 @@ from mlir import ir
 
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Atom, Dim, Linear, Mod, Ranges, Symbol, dim, linear, map_results, range_of, substitute
+from tilec.pipelines.cost.rates import FEW_ROWS
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, erase, extents_of, fresh_name, functions, outline, scope_name
 from tilec.pipelines.primop.reads import MOST_REDUCTIONS, Point, Reads, operand_reads, union
@@ -37,7 +38,6 @@ STAGED = "primop.staged"  # set by primop-stage-rows: "row" on what every progra
 REDUCTIONS = (primop.Sum, primop.Max)
 FREE = (primop.Constant, primop.Iota)
 MOST_MIRRORED = 8  # elements along a dimension that is read from both ends, because one thread holds them
-FEW_ROWS = 8  # up to here a product takes the time of reading its matrix
 COSTLY = (primop.Exp2, primop.Log2, primop.Sin, primop.Recip, primop.Sqrt, primop.Mod)
 
 

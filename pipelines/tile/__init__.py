@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from mlir import ir
+from mlir.dialects import arith
 
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.primop.outline import functions
@@ -14,3 +15,24 @@ def tile_functions(module: ir.OpView) -> Iterator[tuple[ir.OpView, Schedule]]:
         if nested.operation.name == "builtin.module":
             for function in functions(nested, "tile.kernel"):
                 yield function, Schedule.from_attribute(function.attributes["tile.schedule"])
+
+
+def index_constant(value: int) -> ir.Value:
+    """A constant index, at the insertion point."""
+    return arith.constant(ir.IndexType.get(), value)
+
+
+def op_before(op: ir.OpView) -> ir.OpView | None:
+    """The op before another in its block."""
+    return _neighbour(op, -1)
+
+
+def op_after(op: ir.OpView) -> ir.OpView | None:
+    """The op after another in its block."""
+    return _neighbour(op, 1)
+
+
+def _neighbour(op: ir.OpView, step: int) -> ir.OpView | None:
+    ops = list(op.operation.block.operations)
+    at = next(i for i, o in enumerate(ops) if o.operation == op.operation) + step
+    return ops[at] if 0 <= at < len(ops) else None

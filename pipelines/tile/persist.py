@@ -19,7 +19,7 @@ from tilec.dialects.index_expr import Linear, linear, make_map
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.tile import tile_functions
+from tilec.pipelines.tile import index_constant, tile_functions
 
 GROUP = 16  # programs along the fastest axis that run one after the other
 
@@ -48,7 +48,7 @@ def _persist(function: ir.OpView, schedule: Schedule, symbols: list[str]) -> Non
         with ir.InsertionPoint(ops[first]):
             counts = _Counts(schedule, symbols)
             worker = tile.Worker(result=ir.IndexType.get()).result
-            loop = scf.ForOp(worker, counts.total, _index(schedule.persistent), [_index(0)])
+            loop = scf.ForOp(worker, counts.total, index_constant(schedule.persistent), [index_constant(0)])
         turns = loop.inner_iter_args[0]
         with ir.InsertionPoint(loop.body):
             programs = counts.programs(loop.induction_variable)
@@ -82,10 +82,6 @@ def _count_on(turn: ir.Value, before: ir.Value) -> None:
             use.owner.operation.operands[use.operand_number] = total
 
 
-def _index(value: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), value)
-
-
 class _Counts:
     """How many programs there are along each grid axis, as values, and which one a number is."""
 
@@ -94,28 +90,28 @@ class _Counts:
         self.axes = [a for a in schedule.grid if schedule.axes[a].programs != linear(1)]
         self.all = list(schedule.grid)
         self.counts = {a: self._value(schedule.axes[a].programs) for a in self.axes}
-        self.total = _index(1)
+        self.total = index_constant(1)
         for a in self.axes:
             self.total = arith.muli(self.total, self.counts[a])
 
     def _value(self, expr: Linear) -> ir.Value:
         if expr.is_constant:
-            return _index(expr.constant)
+            return index_constant(expr.constant)
         return affine.apply(make_map(0, len(self.symbols), [expr]), self.symbols)
 
     def programs(self, number: ir.Value) -> dict[int, ir.Value]:
         """The coordinates of program `number`."""
-        found = {a: _index(0) for a in self.all}
+        found = {a: index_constant(0) for a in self.all}
         if not self.axes:
             return found
         *others, fastest = self.axes
-        rest = _index(1)
+        rest = index_constant(1)
         for a in others:
             rest = arith.muli(rest, self.counts[a])
-        group = arith.divui(number, arith.muli(rest, _index(GROUP)))
-        inside = arith.remui(number, arith.muli(rest, _index(GROUP)))
-        start = arith.muli(group, _index(GROUP))
-        height = arith.minui(arith.subi(self.counts[fastest], start), _index(GROUP))
+        group = arith.divui(number, arith.muli(rest, index_constant(GROUP)))
+        inside = arith.remui(number, arith.muli(rest, index_constant(GROUP)))
+        start = arith.muli(group, index_constant(GROUP))
+        height = arith.minui(arith.subi(self.counts[fastest], start), index_constant(GROUP))
         found[fastest] = arith.addi(start, arith.remui(inside, height))
         left = arith.divui(inside, height)
         for a in reversed(others):

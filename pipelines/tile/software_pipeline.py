@@ -23,7 +23,7 @@ from tilec.pipelines.effects import is_pure
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import defining_op
-from tilec.pipelines.tile import tile_functions
+from tilec.pipelines.tile import index_constant, op_after, tile_functions
 
 
 @dataclass(frozen=True)
@@ -70,24 +70,21 @@ def _pipeline(chain: list[scf.ForOp], slots: int) -> None:
     first, last = chain[0], chain[-1]
     template = _fetches(last)
     ahead = slots - 1
+    moved: list[ir.OpView] = []
     with first.operation.location, ir.InsertionPoint(first):
         for turn in range(ahead):
             index = first.lowerBound
             if turn:
-                index = arith.addi(index, arith.muli(_index(turn), first.step))
+                index = arith.addi(index, arith.muli(index_constant(turn), first.step))
             _fetch_at(index, template, chain)
     for loop in chain:
-        old, waits = _fetches(loop), [o for o in loop.body.operations if isinstance(o, tile.Await)]
-        commit = next(o for o in loop.body.operations if isinstance(o, tile.Commit))
+        waits = [o for o in loop.body.operations if isinstance(o, tile.Await)]
+        moved += [o for o in loop.body.operations if isinstance(o, tile.Fetch | tile.Commit)]
         for wait in waits:
             wait.operation.attributes["later"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ahead - 1)
-        with loop.operation.location, ir.InsertionPoint(_after(waits[-1])):
-            _fetch_at(arith.addi(loop.induction_variable, arith.muli(_index(ahead), loop.step)), template, chain)
-        if loop != last:
-            for op in [*old, commit]:
-                op.operation.erase()
-    commit = next(o for o in last.body.operations if isinstance(o, tile.Commit))
-    for op in [*template, commit]:  # the first commit is the loop's own
+        with loop.operation.location, ir.InsertionPoint(op_after(waits[-1])):
+            _fetch_at(arith.addi(loop.induction_variable, arith.muli(index_constant(ahead), loop.step)), template, chain)
+    for op in moved:
         op.operation.erase()
 
 
@@ -128,12 +125,3 @@ def _is_known(op: ir.Operation, first: scf.ForOp) -> bool:
             return True  # around the loop
         op = parent
     return op.is_before_in_block(first.operation)
-
-
-def _index(value: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), value)
-
-
-def _after(op: ir.OpView) -> ir.OpView:
-    ops = list(op.operation.block.operations)
-    return ops[next(i for i, o in enumerate(ops) if o.operation == op.operation) + 1]

@@ -29,7 +29,7 @@ from tilec.dialects.schedule import Schedule
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import defining_op, offset_of
-from tilec.pipelines.tile import tile_functions
+from tilec.pipelines.tile import index_constant, op_after, tile_functions
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class _Stager:
         if not dots:
             return
         with dots[0].operation.location, ir.InsertionPoint.at_block_begin(block):
-            turn = _index(0)
+            turn = index_constant(0)
             if loop is not None:
                 start = _beginning(loop)
                 walked = loop.induction_variable if _is_zero(start) else arith.subi(loop.induction_variable, start)
@@ -117,7 +117,7 @@ class _Stager:
         rings = list(readers)
         if loop is not None and in_flight and not running:
             for made in dict.fromkeys(readers.values()):
-                with made.operation.location, ir.InsertionPoint(_after(made)):
+                with made.operation.location, ir.InsertionPoint(op_after(made)):
                     for ring in [r for r, reader in readers.items() if reader == made]:
                         tile.Release(ring=ring, turn=turn, running=0)
         for load in loads:
@@ -130,9 +130,9 @@ class _Stager:
                     tile.Release(ring=ring, turn=turn, running=0)
         if running and loop is not None:
             with loop.operation.location, ir.InsertionPoint(list(block.operations)[-1]):
-                branch = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ugt, turn, _index(0)))
+                branch = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ugt, turn, index_constant(0)))
                 with ir.InsertionPoint(branch.then_block):
-                    before = arith.subi(turn, _index(1))
+                    before = arith.subi(turn, index_constant(1))
                     for ring in rings:
                         tile.Release(ring=ring, turn=before, running=len(dots))
                     scf.YieldOp([])
@@ -162,7 +162,7 @@ class _Stager:
             ring = self.rings[key]
             with ir.InsertionPoint(dot if in_turns or loop is None else loop):
                 origin = [loop.lowerBound if loop is not None and not in_turns and v == variable else v for v in load.origin]
-                turn = turn if in_turns else _index(0)
+                turn = turn if in_turns else index_constant(0)
                 tile.Fetch(rows=operand.rows, column=operand.column, map=load.map, ring=ring, turn=turn, source=load.source,
                            origin=origin, **more)
                 if self.schedule.copied and not in_turns and loop is not None:
@@ -179,17 +179,13 @@ def _commit(block: ir.Block) -> None:
     if not fetches:
         return
     last = fetches[-1]
-    with last.operation.location, ir.InsertionPoint(_after(last)):
+    with last.operation.location, ir.InsertionPoint(op_after(last)):
         commit = tile.Commit()
     place = commit.operation
     for each in awaits:
         if each.operation.is_before_in_block(place):
             each.operation.move_after(place)
             place = each.operation
-
-
-def _index(value: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), value)
 
 
 def _is_zero(value: ir.Value) -> bool:
@@ -246,11 +242,6 @@ def _limit(operand: _Operand, schedule: Schedule) -> ir.AffineMap | None:
             told = operand.transposed or schedule.copied or not end.is_constant
             return make_map(0, operand.load.mask.n_symbols, [end]) if told else None
     return None
-
-
-def _after(op: ir.OpView) -> ir.OpView:
-    ops = list(op.operation.block.operations)
-    return ops[next(i for i, o in enumerate(ops) if o.operation == op.operation) + 1]
 
 
 def _replace(dot: tile.Dot, slots: dict[ir.Value, ir.Value], schedule: Schedule) -> tile.DotShared:
