@@ -57,13 +57,7 @@ def measure(name: str, target: str, dtype: str, context: int, repeats: int, kern
     if leave_out:
         result["without"] = list(leave_out)
     if kernels:
-        costs = {}
-        for kernel in dict.fromkeys(launches):
-            without = statistics.median(program.time(entry, tokens, symbols, 30, frozenset([kernel]))[5:])
-            count = launches.count(kernel)
-            costs[kernel] = {"launches": count, "microseconds_each": round((median - without) * 1e3 / count, 2)}
-            print(f"    {kernel:40} {count:4} x {costs[kernel]['microseconds_each']:8.2f} us")
-        result["kernels"] = costs
+        result["kernels"] = harness.costs_of_kernels(program, entry, tokens, symbols, 30)
     program.close()
     return result
 

@@ -162,6 +162,24 @@ def measure(case: Case, target: str, turns: int, leave_out: Sequence[str] = ()) 
         return row
 
 
+def costs_of_kernels(program: CudaProgram, entry: str, arguments: Arrays, symbols: Mapping[str, int],
+                     repeats: int) -> dict[str, dict[str, float]]:
+    """What each kernel of an entry costs, printed as it is known: the time of the whole with and without its launches.
+
+    Kernels that run while others end or begin cost less than they take.
+    """
+    def median(*skip: str) -> float:
+        return statistics.median(program.time(entry, arguments, symbols, repeats + 5, frozenset(skip))[5:])
+
+    launches, whole = [kernel for kernel, _ in program.manifest.entries[entry].launches], median()
+    costs: dict[str, dict[str, float]] = {}
+    for kernel in dict.fromkeys(launches):
+        count = launches.count(kernel)
+        costs[kernel] = {"launches": count, "microseconds_each": round((whole - median(kernel)) * 1e3 / count, 2)}
+        print(f"    {kernel:40} {count:4} x {costs[kernel]['microseconds_each']:8.2f} us")
+    return costs
+
+
 def _load(case: Case, target: str, sets: Sequence[Arrays], leave_out: Sequence[str], stack: contextlib.ExitStack) -> Replay:
     """A case's program, compiled and on the GPU with all sets, until the stack unwinds."""
     artifact = compile_module(case.graph.module, find_target(target), {}, leave_out=leave_out)

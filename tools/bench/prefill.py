@@ -3,7 +3,8 @@
     tilec bench prefill --model llama-3.2-1b --tokens 512 --json prefill.json
 
 Weights are random at the true shapes of public models (`models.py`). A prompt ends with the logits and the greedy choice of
-its last token; TFLOP/s count half the square of attention. Logits must be finite before anything is timed.
+its last token; TFLOP/s count half the square of attention. Logits must be finite before anything is timed. `--kernels`
+adds what each kernel costs: the time of the prompt with and without it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from tilec.tools.bench.models import MODELS, flop_of_a_prompt, random_weights
 TOKENS = (128, 512, 2048)
 
 
-def measure(name: str, target: str, dtype: str, tokens: int, turns: int, leave_out: Sequence[str] = ()) -> dict[str, Any]:
+def measure(name: str, target: str, dtype: str, tokens: int, turns: int, leave_out: Sequence[str] = (),
+            kernels: bool = False) -> dict[str, Any]:
     """Compiles a model as for any use and times its prefill of as many tokens, which must be one piece."""
     config = MODELS[name]
     row: dict[str, Any] = {"model": name, "dtype": dtype, "tokens": tokens, "ms": None}
@@ -39,7 +41,8 @@ def measure(name: str, target: str, dtype: str, tokens: int, turns: int, leave_o
         entry = next((e for size, e in Engine(program).prefills if size >= tokens), None)
         if entry is None:
             raise TilecError(f"no entry point takes {tokens} tokens at once")
-        replay = Replay(program, entry, [{"tokens": prompt}], {"seq" + entry.removeprefix("prefill"): tokens, "past": 0})
+        symbols = {"seq" + entry.removeprefix("prefill"): tokens, "past": 0}
+        replay = Replay(program, entry, [{"tokens": prompt}], symbols)
         stack.callback(replay.close)
         row["launches"] = len(artifact.manifest.entries[entry].launches)
         if not harness.is_finite(replay.run(["logits"])[0]["logits"]):
@@ -47,6 +50,8 @@ def measure(name: str, target: str, dtype: str, tokens: int, turns: int, leave_o
         row["ms"] = harness.compare({"tilec": replay}, turns)["tilec"]
         row["tokens_per_second"] = tokens / row["ms"] * 1e3
         row["tflops"] = flop_of_a_prompt(config, tokens) / row["ms"] / 1e9
+        if kernels:
+            row["kernels"] = harness.costs_of_kernels(program, entry, {"tokens": prompt}, symbols, 5)
         return row
 
 
@@ -57,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tokens", action="append", type=int, help=f"default: {', '.join(map(str, TOKENS))}")
     parser.add_argument("--dtype", default="bf16", choices=[*harness.LIMITS])
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--kernels", action="store_true", help="also what each kernel costs")
     options = parser.parse_args(arguments)
     columns = (("model", "", ""), ("dtype", "", ""), ("tokens", "", ""), ("ms", ".3f", "ms"),
                ("tokens_per_second", ".0f", "tokens/s"), ("tflops", ".1f", "TFLOP/s"), ("launches", "", ""),
@@ -65,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in options.model or MODELS:
         for tokens in options.tokens or TOKENS:
             try:
-                report.add(measure(name, report.target, options.dtype, tokens, options.turns, options.without))
+                report.add(measure(name, report.target, options.dtype, tokens, options.turns, options.without,
+                                   options.kernels))
             except harness.FAILURES as error:
                 report.add({"model": name, "dtype": options.dtype, "tokens": tokens, "failed": str(error).splitlines()[0]})
     report.table()
