@@ -13,7 +13,8 @@ thread) * vector + lane`. So lie the results of tensor cores: m over eight warps
 registers, n over the four lanes of a row with two neighbours each. Two axes may lie on the same threads (`lanes_of` names
 the other one), where no tile in registers varies along both: the keys of one product and the columns of the next. An axis
 with `lanes_of` "*" lies on all threads of the block, as they are numbered. One with fewer threads than the axis that it
-names lies on the first of these, over and over.
+names lies on the first of these, over and over; one that is dealt to warps has these for itself, and only its neighbours
+lie on the other axis: so the warps of a block share the depth of a product.
 
 Threads are numbered with the last axis fastest, axes that are read in vectors before the others, and the warps of an axis
 after the lanes of all axes: so n may have two lanes of each warp and m the other sixteen. The threads along one
@@ -111,7 +112,7 @@ class Schedule:
     @property
     def threads(self) -> int:
         """Threads of one block."""
-        return prod(axis.threads // axis.cluster for axis in self.axes if not axis.lanes_of)
+        return prod(axis.warps if axis.lanes_of else axis.threads // axis.cluster for axis in self.axes)
 
     @property
     def thread_order(self) -> list[int]:

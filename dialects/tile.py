@@ -259,7 +259,7 @@ class DotTwin(Tile.Operation, name="dot_twin", traits=[Pure]):
     ignore the low 13 bits, where the schedule says `tf32`.
 
     rhs and acc lie differently over the lanes, so the columns have two axes: rhs runs along `twin`, acc along `column`, and
-    element i of one is element i of the other.
+    element i of one is element i of the other. Where warps share the depth, acc has one element along it for each of them.
     """
 
     column: Attr[int]
@@ -276,8 +276,9 @@ class DotTwin(Tile.Operation, name="dot_twin", traits=[Pure]):
             raise VerifyError(f"lhs, rhs and acc must have one rank, but have {len(lhs)}, {len(rhs)} and {len(acc)}")
         if rhs[self.twin] != acc[self.column] or rhs[self.column] != 1 or acc[self.twin] != 1:
             raise VerifyError(f"rhs must run along axis {self.twin} as acc along {self.column}, but are {rhs} and {acc}")
-        if lhs[self.depth] != rhs[self.depth] or acc[self.depth] != 1:
-            raise VerifyError(f"lhs and rhs must agree along axis {self.depth} and acc be 1, but are {lhs}, {rhs} and {acc}")
+        if lhs[self.depth] != rhs[self.depth] or lhs[self.depth] % acc[self.depth]:
+            raise VerifyError(f"lhs and rhs must agree along axis {self.depth} and acc have equal parts of it, but are {lhs}, "
+                              f"{rhs} and {acc}")
         if self.result.type != self.acc.type:
             raise VerifyError(f"result must have the type of acc, {self.acc.type}, but has {self.result.type}")
 

@@ -84,10 +84,10 @@ class FragmentLowering(ABC):
         """This thread's coordinate along an axis, None where there is one thread."""
 
     @abstractmethod
-    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int], by_lanes: list[int],
                        dealt: Sequence[int]) -> dict[Coordinates, ir.Value]:
         """Combines values over the threads of a program along some axes; all of them get the result, or with `dealt` those
-        that store it (see tile.Reduce)."""
+        that store it (see tile.Reduce). Only along those in `by_lanes` do the lanes of a warp have different values."""
 
     @abstractmethod
     def reduce_online(self, ops: list[tile.ReduceOnline]) -> list[Fragments]:
@@ -238,10 +238,11 @@ class FragmentLowering(ABC):
     # Tiles and fragments ------------------------------------------------------------------------------------------
 
     def layout(self, shape: Sequence[int]) -> Layout:
-        """The layout of a tile shape. An axis of size 1 is held by every thread; one of the number of threads, singly."""
+        """The layout of a tile shape. An axis of size 1 is held by every thread; one of the number of threads, singly, as is
+        one of the number of warps by all lanes of each."""
         axes = self.schedule.axes
         for axis, size in zip(axes, shape, strict=True):
-            if size not in (1, axis.tile, axis.threads):
+            if size not in (1, axis.tile, axis.threads, axis.warps):
                 raise PassFailure(f"axis {axis.name} has tiles of {axis.tile}, but a tile of size {size} is used",
                                   ir.Location.current)
         whole = [n == a.tile for a, n in zip(axes, shape, strict=True)]
@@ -343,7 +344,8 @@ class FragmentLowering(ABC):
         schedule = self.schedule.axes
         threads = [a for a in axes if before[a] > 1 and schedule[a].threads > after[a] == 1]
         if threads:
-            values = self.reduce_threads(values, first.kind, threads, list(first.dealt or ()))
+            by_lanes = [a for a in threads if schedule[a].warps == 1 or before[a] != schedule[a].warps]
+            values = self.reduce_threads(values, first.kind, threads, by_lanes, list(first.dealt or ()))
         for n, op in enumerate(ops):
             own = {at[:-1]: v for at, v in values.items() if at[-1] == n}
             self.tiles[op.result] = Fragments(self.layout(op.result.type.shape), op.result.type.element_type, own)

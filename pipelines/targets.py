@@ -38,8 +38,8 @@ class CpuTarget:
 @dataclass(frozen=True)
 class GpuTarget:
     """An NVIDIA architecture: chip and PTX version, shared memory per block in bytes, its number of
-    multiprocessors, and whether it has what came with Hopper: kernels that start before their predecessor ends, clusters,
-    copies by TMA. `wgmma` means products by groups of four warps, which only Hopper has.
+    multiprocessors, and whether it has what came with Hopper: kernels that start before their predecessor ends, clusters of
+    up to `most_clustered` blocks, copies by TMA. `wgmma` means products by groups of four warps, which only Hopper has.
     """
 
     name: str
@@ -48,16 +48,25 @@ class GpuTarget:
     multiprocessors: int
     hopper: bool
     wgmma: bool = False
+    most_clustered: int = 1
     kind: str = field(default="gpu", init=False)
+
+    def clusters(self, blocks: int) -> int:
+        """How many clusters of so many blocks run at once where each block takes a multiprocessor for itself.
+
+        A cluster stays in one group of multiprocessors. Most groups have 16 to 18, one has fewer: so an H200, of 132, runs
+        66 clusters of 2 blocks, but 30 of 4, 15 of 8 and 7 of 16, as cuOccupancyMaxActiveClusters says.
+        """
+        return (self.multiprocessors if blocks <= 2 else self.multiprocessors * 10 // 11) // blocks
 
 
 GPU_TARGETS = {
     "sm_80": GpuTarget("sm_80", "ptx80", 163 << 10, 108, False),
     "sm_86": GpuTarget("sm_86", "ptx80", 99 << 10, 84, False),
     "sm_89": GpuTarget("sm_89", "ptx80", 99 << 10, 128, False),
-    "sm_90a": GpuTarget("sm_90a", "ptx80", 227 << 10, 132, True, True),
-    "sm_100a": GpuTarget("sm_100a", "ptx86", 227 << 10, 148, True),
-    "sm_120a": GpuTarget("sm_120a", "ptx87", 99 << 10, 170, True),
+    "sm_90a": GpuTarget("sm_90a", "ptx80", 227 << 10, 132, True, True, 16),
+    "sm_100a": GpuTarget("sm_100a", "ptx86", 227 << 10, 148, True, most_clustered=16),
+    "sm_120a": GpuTarget("sm_120a", "ptx87", 99 << 10, 170, True, most_clustered=8),
 }
 
 # x86-64 levels by what they add. Names are LLVM's; AVX512_BF16 is asked for on top of the level.

@@ -27,7 +27,7 @@ from tilec.runtime.artifact import ITEM_BYTES
 
 GROUP = 128  # threads that work on one product
 # Registers of a thread of the producer and of the others, by groups that compute and blocks that share a multiprocessor.
-REGISTERS = {(2, 0): (40, 232), (2, 1): (40, 232), (3, 0): (32, 160), (1, 2): (40, 216)}
+REGISTERS = {(2, 0): (40, 232), (2, 1): (40, 232), (3, 0): (32, 160)}
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,14 @@ class ThreadReductions(FragmentLowering):
         names = [axis.name for axis in schedule.axes]
         self.shared_lanes = {i: names.index(a.lanes_of) for i, a in enumerate(schedule.axes) if a.lanes_of not in ("", "*")}
         for i, other in self.shared_lanes.items():
-            place, mine, theirs = self.coordinates[other], schedule.axes[i].threads, schedule.axes[other].threads
-            self.coordinates[i] = arith.remui(place, self._index(mine)) if mine < theirs else place
+            place, axis, theirs = self.coordinates[other], schedule.axes[i], schedule.axes[other].threads
+            self.coordinates[i] = arith.remui(place, self._index(axis.neighbours)) if axis.neighbours < theirs else place
             self.strides[i] = self.strides[other]
+            if axis.warps > 1:
+                self.split.append(i)
+                warp = self._digit(stride, axis.warps, stride * axis.warps < schedule.threads or padded)
+                self.coordinates[i] = arith.addi(self.coordinates[i], self._scaled(warp, axis.neighbours))
+                stride *= axis.warps
         self.whole = {i for i, a in enumerate(schedule.axes) if a.lanes_of == "*"}  # on all threads
         for i in self.whole:
             self.coordinates[i], self.strides[i] = self._digit(1, schedule.threads, padded), 1
@@ -142,6 +147,7 @@ class ThreadReductions(FragmentLowering):
                  if a not in self.shared_lanes and a not in self.whole]
         conditions = [self._is(self.coordinates[axes[0]], 0) for axes in lanes
                       if all(shape[a] == 1 for a in axes) and dealt not in axes]
+        conditions += [self._is(self._far(i), 0) for i in self.shared_lanes if self.schedule.axes[i].warps > 1 == shape[i]]
         return _all([*conditions, *([self._alive()] if self.padded else [])])
 
     def stores(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
@@ -198,18 +204,18 @@ class ThreadReductions(FragmentLowering):
 
     # Plain reductions ---------------------------------------------------------------------------------------------
 
-    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int], by_lanes: list[int],
                        dealt: Sequence[int]) -> dict[Coordinates, ir.Value]:
         if dealt:
             return self._dealt_to_cluster(values, kind, axes, dealt)
         scalars = [s for v in values.values() for s in self._scalars(v)]
-        lanes = [step for axis in axes for step in self._lanes_of(axis)]
+        lanes = [step for axis in by_lanes for step in self._lanes_of(axis)]
         if lanes:
             scalars = [kernel.WarpReduce(kind=kind, lanes=lanes, value=v, result=v.type).result for v in scalars]
         combine = combiner(kind, scalars[0].type)
         groups = {a: self._local(a) // self._near(a) for a in axes}
         if any(n > 1 for n in groups.values()):
-            speaks = _all([self._is_near_first(a) for a in axes if self._near(a) > 1])
+            speaks = _all([self._is_near_first(a) for a in by_lanes if self._near(a) > 1])
             scalars = self._through_shared(scalars, combine, axes, groups, speaks)
         if any(self.schedule.axes[a].cluster > 1 for a in axes):
             scalars = self._through_cluster(scalars, combine, axes)

@@ -130,7 +130,7 @@ class _CpuLowering(FragmentLowering):
     def thread(self, axis: int) -> ir.Value | None:
         return None
 
-    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
+    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int], by_lanes: list[int],
                        dealt: Sequence[int]) -> dict[Coordinates, ir.Value]:
         raise PassFailure("a CPU program has one thread, but the schedule spreads an axis over several", ir.Location.current)
 

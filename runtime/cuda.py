@@ -21,6 +21,7 @@ from tilec.runtime.artifact import Artifact, Buffer, Entry, TensorMap
 from tilec.runtime.expressions import evaluate
 from tilec.runtime.weights import NUMPY
 
+PORTABLE_CLUSTER = 8  # blocks that a cluster may have on every GPU that has clusters
 TENSOR_TYPES = {"bf16": "BFLOAT16", "f16": "FLOAT16", "f32": "FLOAT32"}
 ARCHITECTURES = {(8, 0): "sm_80", (8, 6): "sm_86", (8, 9): "sm_89", (9, 0): "sm_90a", (10, 0): "sm_100a", (12, 0): "sm_120a"}
 
@@ -134,8 +135,13 @@ class CudaProgram:
         for name, kernel in self.manifest.kernels.items():
             module = _check(self._d.cuModuleLoadData(artifact.files[kernel.file] + b"\0"))
             functions[name] = _check(self._d.cuModuleGetFunction(module, name.encode()))
+            attributes = self._d.CUfunction_attribute
+            blocks = _check(self._d.cuFuncGetAttribute(attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, functions[name]))
+            if blocks > PORTABLE_CLUSTER:
+                wide = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+                _check(self._d.cuFuncSetAttribute(functions[name], wide, 1))
             if kernel.shared_bytes:
-                limit = self._d.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                limit = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 _check(self._d.cuFuncSetAttribute(functions[name], limit, kernel.shared_bytes))
         return functions
 

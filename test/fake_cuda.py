@@ -126,8 +126,12 @@ class FakeDriver:
         return (*OK, module.kernel(name.decode()))
 
     def cuFuncSetAttribute(self, function: Any, attribute: Any, value: int) -> tuple:
-        assert "DYNAMIC_SHARED" in attribute.name and value <= 227 << 10
+        assert ("DYNAMIC_SHARED" in attribute.name and value <= 227 << 10) or ("NON_PORTABLE" in attribute.name and value == 1)
         return OK
+
+    def cuFuncGetAttribute(self, attribute: Any, function: Any) -> tuple:
+        assert "CLUSTER_WIDTH" in attribute.name
+        return (*OK, function.cluster)
 
     def cuTensorMapEncodeTiled(self, kind: Any, rank: int, address: int, sizes: list, strides: list, box: list, steps: list,
                                interleave: Any, swizzle: Any, promotion: Any, fill: Any) -> tuple:

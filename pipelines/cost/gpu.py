@@ -10,6 +10,7 @@ from tilec.dialects.schedule import Schedule
 from tilec.pipelines.cost.plan import contraction_operands, largest, roles_of
 from tilec.pipelines.cost.products import MOST_STAGES, Products, bytes_of, width_of
 from tilec.pipelines.cost.rates import (
+    FEW_ROWS,
     FIXED_CYCLES,
     LOADS_IN_FLIGHT,
     READ_BYTES,
@@ -28,6 +29,8 @@ CLUSTER = 8  # blocks: the portable limit
 ONE_BLOCK = 1 << 15  # elements that one block may walk alone
 QUERIES = 4  # heads of one group that share a read of the cache
 KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them
+ONLINE_THREADS = (128, 256)  # of a block that shares a cache: what they must combine in the end costs more than what is read
+LONG_CACHE = 8192  # keys from which reading a cache takes longer than combining what was read
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 ROW_LOADS = 16  # 16-byte loads of one thread where a program makes a row first, which must pay for more of the matrix
 ELEMENTS_OF_A_TURN = 16  # of a long row that a thread takes between mending what it carries
@@ -133,6 +136,9 @@ class GpuPlan(Products):
                 return self._matrix_vector(k, free, both)
             if free and self.contiguous(right if columns else left, (free[0], 2)):
                 return self._vector_matrix(k, free[0], right if columns else left)
+        few = self._warps(roles, k) if rows and largest(s, rows[0]) <= FEW_ROWS else None
+        if few is not None:
+            return few
         tensor = self._tensor(roles, k)
         if tensor is not None:
             return tensor
@@ -213,9 +219,14 @@ class GpuPlan(Products):
             return self._online_tensor(rows[0], t, d) if self.target.wgmma and forward else self._online_copied(rows[0], t, d)
         if d is None or not s.extents[d].is_constant:
             return self.schedule(dot=True)
-        vector = self._vector(d, cache)
+        return self._online_rows(t, d, cache)
+
+    def _online_rows(self, t: int, d: int, cache: Sequence[Access]) -> Schedule:
+        """One query: a group of lanes for each key, `KEYS_IN_FLIGHT` of them at once, clusters of blocks along the cache."""
+        s, vector = self.structure, self._vector(d, cache)
         steps = s.extents[d].constant // vector
-        lanes = next(n for n in (32, 16, 8, 4, 2, 1) if steps % n == 0)
+        lanes, long = next(n for n in (32, 16, 8, 4, 2, 1) if steps % n == 0), largest(s, t) >= LONG_CACHE
+        lanes = lanes // 2 if long and lanes > 4 else lanes  # fewer shuffles a key, for more to combine in the end
         self.set(d, steps // lanes, lanes, vector)
         for h in s.grid:
             sizes = {atom.divisor for a in cache for atom, _ in a.offset.terms
@@ -225,14 +236,18 @@ class GpuPlan(Products):
                 blocks = CLUSTER * prod(largest(s, a) for a in s.grid)
                 self.set(h, next((n for n in queries if 8 * blocks >= 7 * n * self.target.multiprocessors), 1))
         programs = prod(-(-largest(s, h) // self.tile[h]) for h in s.grid)
-        turn = 2 * KEYS_IN_FLIGHT * self.tile[d] // lanes // vector * GPU_THREADS  # 16-byte loads of a block
-        clusters = (CLUSTER, 4, 2, 1) if self.target.hopper else (1,)
-        turns = {c: -(-largest(s, t) // (KEYS_IN_FLIGHT * c * GPU_THREADS // lanes)) for c in clusters}
-        options = [(self._reading_cycles(programs * c, turn * n, 1) + FIXED_CYCLES, f"clusters of {c}", c)
-                   for c, n in turns.items()]
-        filled = next(o for o in options if programs * o[2] <= 2 * self.target.multiprocessors or o[2] == 1)
-        cluster = self.pick([filled, *(o for o in options if o != filled)])
-        self.set(t, KEYS_IN_FLIGHT, cluster * GPU_THREADS // lanes)
+        clusters = tuple(c for c in (16, CLUSTER, 4, 2, 1) if c <= (CLUSTER if not long else self.target.most_clustered))
+        options = []
+        for c in clusters:
+            for threads in ONLINE_THREADS:
+                turn = 2 * KEYS_IN_FLIGHT * self.tile[d] // lanes // vector * threads  # 16-byte loads of a block
+                turns = -(-largest(s, t) // (KEYS_IN_FLIGHT * c * threads // lanes))
+                cycles = self._reading_cycles(programs * c, turn * turns, 1) + FIXED_CYCLES
+                options.append((cycles, f"clusters of {c}, {threads} threads", (c, threads)))
+        most = 4 if long else 2  # blocks that share a multiprocessor
+        filled = next(o for o in options if programs * o[2][0] <= most * self.target.multiprocessors or o[2][0] == 1)
+        cluster, threads = self.pick([filled, *(o for o in options if o != filled)])
+        self.set(t, KEYS_IN_FLIGHT, cluster * threads // lanes)
         self.cluster[t] = cluster
         return self.schedule(dot=True, ahead=True)
 

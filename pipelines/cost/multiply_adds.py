@@ -60,16 +60,17 @@ class Tiling:
         """Slots of a ring for which a multiprocessor's shared memory has room."""
         return (shared_bytes // self.resident - (8 << 10) - self.exchanged_bytes) // self.slot_bytes
 
-    def cycles(self, programs: int, steps: int, multiprocessors: int) -> float:
-        """Cycles until all programs have walked `steps` tiles along the depth: waves, each at the rate of its slowest part."""
-        blocks, turns = programs * self.split, -(-steps // self.split)
-        alone = ALONE if self.groups == 1 and blocks <= multiprocessors else 1.0
+    def cycles(self, programs: int, steps: int, at_once: int) -> float:
+        """Cycles until all programs, of which so many run at once, have walked `steps` tiles along the depth: waves, each at
+        the rate of its slowest part."""
+        turns = -(-steps // self.split)
+        alone = ALONE if self.groups == 1 and programs <= at_once else 1.0
         reads = self.rows + self.columns
         issue = self.groups * PIECES * (4 * self.rows * self.columns + reads) * alone
         shared = 2 * 4 * self.groups * PIECES * reads
         fetch = self.slot_bytes / FETCHED_BYTES
         exchange = EXCHANGE_CYCLES + self.exchanged_bytes / EXCHANGED_BYTES if self.split > 1 else 0
-        waves = -(-blocks // multiprocessors)
+        waves = -(-programs // at_once)
         return waves * (turns * max(issue, shared, fetch) + FIXED_CYCLES + exchange)
 
     def __str__(self) -> str:

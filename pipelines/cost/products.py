@@ -49,11 +49,10 @@ from tilec.pipelines.targets import GpuTarget
 
 MOST_STAGES = 6
 PERSISTENT_WAVES = 1  # programs of each block beyond which it pays to walk over them
-MOST_STAGES_FEW_ROWS = 12
 FEWEST_STAGES = 3  # with which a product hides the latency of its operands
 MOST_TILINGS = 6  # of a product by multiply-adds that are considered
 MOST_REGISTERS = 256  # of one thread
-MOST_BLOCKS = 32  # that a multiprocessor holds
+OTHER_REGISTERS = 48  # of one that reads operands for a tensor core itself, beside these and its sums
 
 
 @dataclass(frozen=True, order=True)
@@ -88,6 +87,37 @@ class GroupTiles:
         return f"{self.height} x {self.width * self.together}" + (f" in {self.split} parts" if self.split > 1 else "")
 
 
+@dataclass(frozen=True, order=True)
+class FewRows:
+    """How a product of few rows is cut: `width` columns of each of the matrices that are multiplied `together`, a depth of
+    `depth` shared by `parts` warps, of which a lane reads `run` elements at once."""
+
+    width: int
+    parts: int
+    together: int
+    run: int
+    depth: int
+
+    @property
+    def deep(self) -> int:
+        """Loads of a lane along the depth in a turn."""
+        return max(1, min(LOADS_IN_FLIGHT * 8 // (self.width * self.together), self.depth // (4 * self.run * self.parts)))
+
+    @property
+    def loads(self) -> int:
+        """Loads of a lane from the matrices in a turn."""
+        return self.deep * self.width * self.together // 8
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor shall hold: a turn's operands are in registers while the next's are on their way."""
+        needed = 8 * (self.loads + self.deep) + self.width * self.together // 2 + OTHER_REGISTERS
+        return max(REGISTERS // ((128 if needed <= 128 else MOST_REGISTERS) * WARP * self.parts), 1)
+
+    def __str__(self) -> str:
+        return f"16 x {self.width * self.together}" + (f" by {self.parts} warps" if self.parts > 1 else "")
+
+
 class Products(Plan):
     """The part of a GPU's plan that multiplies matrices."""
 
@@ -120,15 +150,13 @@ class Products(Plan):
             if not all(self.contiguous(side, (k, depth)) and all(self._in_rows(a, row, k, depth) for a in side)
                        for side, row in zip(contraction_operands(s, reduction), (rows[0], columns[-1]), strict=True)):
                 return None
-        few, length = largest(s, rows[0]) <= FEW_ROWS, s.extents[k].constant
-        most = 128 if few else 256  # columns, so that a ring has several slots
+        length, shared = s.extents[k].constant, self.target.shared_bytes - (8 << 10)
         shapes = [GroupTiles(split, groups, width, len(stage))
-                  for groups in ((1,) if few else (2, 1)) for width in self._widths(columns) for split in (1, 2, 4)
-                  if width * len(stage) <= most and (split == 1 or length % (depth * split) == 0)]
-        # Two blocks with few rows share a multiprocessor: one reads while the other begins or ends.
-        shared = self.target.shared_bytes // 2 - (4 << 10) if few else self.target.shared_bytes - (8 << 10)
-        timed = sorted((self._tensor_time(rows[0], columns, k, t, item), t) for t in shapes
-                       if t.split == 1 or t.slots(shared) >= FEWEST_STAGES)
+                  for groups in (2, 1) for width in self._widths(columns) for split in (1, 2, 4)
+                  if width * len(stage) <= 256 and (split == 1 or length % (depth * split) == 0)]
+        # Of shapes that are as fast, the tallest: the matrix, which comes from memory, is then read once.
+        timed = sorted(((self._tensor_time(rows[0], columns, k, t, item), t) for t in shapes
+                        if t.split == 1 or t.slots(shared) >= FEWEST_STAGES), key=lambda x: (x[0], -x[1].height, x[1]))
         if not timed:
             return None
         tiles = self.pick([(time, str(tiles), tiles) for time, tiles in timed])
@@ -138,10 +166,9 @@ class Products(Plan):
         self._set_columns(columns, tiles.width)
         self.set(k, depth)
         order = [a for a in s.grid if a != rows[0]] + [rows[0]]
-        stages = min(MOST_STAGES_FEW_ROWS if few else MOST_STAGES, tiles.slots(shared))
-        walked = programs > PERSISTENT_WAVES * sms and not few and tiles.split == 1
-        schedule = self.schedule(order, dot=True, tensor=True, stages=stages, persistent=sms if walked else 0,
-                                 resident=2 if few else 0, split=tiles.split, tf32=item == 4)
+        walked = programs > PERSISTENT_WAVES * sms and tiles.split == 1
+        schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, tiles.slots(shared)),
+                                 persistent=sms if walked else 0, split=tiles.split, tf32=item == 4)
         return schedule.with_axis(rows[0], warps=4 * tiles.groups)
 
     def _sides(self, roles: Roles) -> tuple[list[int], list[int]]:
@@ -175,23 +202,23 @@ class Products(Plan):
         widths = [w for w in sizes if w * together <= most and self._fits_columns(columns, w)]
         if not widths:
             return None
+        tiles = [FewRows(w, parts, together, run, largest(s, k)) for w in widths for parts in (1, 2, 4, 8)
+                 if parts == 1 or largest(s, k) % (4 * run * parts) == 0] if few else []
         tall = [w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1]
-        each = 2 if few else 4
-        options = [
-            (self._few_rows_time(rows[0], columns, k, w, together, item) if few else
-             self._warps_time(rows[0], columns, k, m, 8 * each * m, w, together, 4 * run),
-             f"{8 * each * m} x {w * together}", (m, w)) for w in widths for m in tall]
-        warps, width = self.pick(sorted(options, key=lambda option: option[0]) if few else options)
-        self.set(rows[0], each, 8 * warps)
+        options: list[tuple[float, str, tuple[int, int, FewRows | None]]] = sorted(
+            (self._few_rows_time(columns, t, item), str(t), (1, t.width, t)) for t in tiles) or [
+            (self._warps_time(rows[0], columns, k, m, 32 * m, w, together, 4 * run), f"{32 * m} x {w * together}", (m, w, None))
+            for w in widths for m in tall]
+        warps, width, shared = self.pick(options)
+        self.set(rows[0], 2 if few else 4, 8 * warps)
         self._set_columns(columns, width)
-        deep = min(LOADS_IN_FLIGHT * 8 // (width * together), -(-largest(s, k) // (4 * run))) if few else 1
-        self.set(k, max(deep, 1), 4, run)
+        parts = shared.parts if shared else 1
+        self.set(k, shared.deep if shared else 1, 4 * parts, run)
         last = columns[-1]
         # Of few rows the loads fill the registers: without a bound ptxas aims at more blocks than that leaves room for.
-        resident = max(REGISTERS // (MOST_REGISTERS * WARP * warps), 1) if few else 0
-        schedule = self.schedule(dot=True, ahead=True, twin=last, resident=resident, tf32=item == 4)
+        schedule = self.schedule(dot=True, ahead=True, twin=last, resident=shared.resident if shared else 0, tf32=item == 4)
         schedule = schedule.with_axis(rows[0], warps=warps)
-        schedule = schedule.with_axis(k, lanes_of=schedule.axes[last].name)
+        schedule = schedule.with_axis(k, lanes_of=schedule.axes[last].name, warps=parts)
         twin = Axis(schedule.axes[last].name + "_twin", s.extents[last], self.tile[last], 8, 1, False,
                     lanes_of=schedule.axes[rows[0]].name)
         return replace(schedule, axes=(*schedule.axes, twin))
@@ -271,7 +298,8 @@ class Products(Plan):
                     t.stages(shared) >= FEWEST_SLOTS and (across or is_run(rights, tiles)) and (t.split == 1 or (
                         not (across or copied) and s.extents[k].is_constant and s.extents[k].constant % (DEPTH * t.split) == 0
                         and t.stages(shared) >= FEWEST_STAGES)):
-                timed.append((t.cycles(self._tensor_programs(row, columns, t.height, t.width), steps, sms), t))
+                programs = self._tensor_programs(row, columns, t.height, t.width)
+                timed.append((t.cycles(programs, steps, self.target.clusters(t.split)), t))
         straight = straight_cycles(self._tensor_programs(row, columns, STRAIGHT_TILE, STRAIGHT_TILE), steps, len(stage), sms)
         if not timed or straight <= min(timed)[0]:
             return None
@@ -349,8 +377,6 @@ class Products(Plan):
         """Cycles that a product of elements of `item` bytes takes: waves of blocks, each at the rate of its slowest part.
 
         A step along the depth is 128 bytes, in f32 half as many elements at half the rate.
-
-        With few rows nothing is faster than reading the matrix; of the shapes that are as fast, the one with least to do.
         """
         s, width = self.structure, tiles.width * tiles.together
         steps = -(-largest(s, k) * item // (2 * TILE_DEPTH * tiles.split))
@@ -358,13 +384,8 @@ class Products(Plan):
         fetched = 2 * TILE_DEPTH * (min(tiles.height, largest(s, row)) + width)
         step = max(multiply, fetched / FETCHED_BYTES, tiles.slot / FILLED_BYTES)
         exchange = EXCHANGE_CYCLES + tiles.exchanged / EXCHANGED_BYTES if tiles.split > 1 else 0
-        blocks = self._tensor_programs(row, columns, tiles.height, tiles.width) * tiles.split
-        waves = -(-blocks // self.target.multiprocessors)
-        time = waves * (steps * step + FIXED_CYCLES + exchange)
-        if largest(s, row) > FEW_ROWS:
-            return time
-        read = float(item) * largest(s, k) * prod(largest(s, a) for a in columns) * tiles.together
-        return max(time, read / (READ_BYTES * self.target.multiprocessors)) + time / 1000
+        waves = -(-self._tensor_programs(row, columns, tiles.height, tiles.width) // self.target.clusters(tiles.split))
+        return waves * (steps * step + FIXED_CYCLES + exchange)
 
     def _warps_time(self, row: int, columns: list[int], k: int, warps: int, height: int, width: int, together: int,
                     depth: int) -> float:
@@ -375,14 +396,17 @@ class Products(Plan):
         blocks = self._tensor_programs(row, columns, height, width)
         return -(-blocks // self.target.multiprocessors) * steps * max(multiply, fetch) + FIXED_CYCLES
 
-    def _few_rows_time(self, row: int, columns: list[int], k: int, width: int, together: int, item: int) -> float:
+    def _few_rows_time(self, columns: list[int], tiles: FewRows, item: int) -> float:
         """The same with one block of rows: the time of reading the matrix, with what all warps have in flight at once, and of
-        reading the rows, which each warp does, from the second-level cache."""
-        sms, depth = self.target.multiprocessors, largest(self.structure, k)
-        programs = self._tensor_programs(row, columns, 16, width)
-        flying = 512 * LOADS_IN_FLIGHT * min(-(-programs // sms), MOST_BLOCKS)
-        matrix, rows = programs * width * together * depth * item / sms, programs * 16 * depth * item / sms
-        return max(matrix / min(READ_BYTES, flying / READ_CYCLES), (matrix + rows) / FETCHED_BYTES) + FIXED_CYCLES
+        reading the rows, which each program does, from the second-level cache."""
+        s = self.structure
+        others = prod(largest(s, a) for a in s.grid if a not in columns and largest(s, a) > FEW_ROWS)
+        programs = -(-prod(largest(s, a) for a in columns) // tiles.width) * others
+        each = -(-programs // self.target.multiprocessors)  # programs of a multiprocessor
+        flying = 512 * tiles.loads * tiles.parts * min(each, tiles.resident)
+        matrix, rows = (each * n * tiles.depth * item for n in (tiles.width * tiles.together, 8))
+        meet = EXCHANGE_CYCLES / 8 if tiles.parts > 1 else 0
+        return max(matrix / min(READ_BYTES, flying / READ_CYCLES), (matrix + rows) / FETCHED_BYTES) + FIXED_CYCLES + meet
 
 
 def bytes_of(access: Access) -> int:

@@ -179,8 +179,9 @@ class Reductions(Expressions):
         axes = self._axes_below(reduction.op.operand, index) | self._axes_of(operand_bound(reduction.op, 0, reduction.point))
         if reduction.contraction and self.schedule.dot:
             shape = self._shape(axes - set(reduction.axes))
-            for a in reduction.axes:  # one partial sum for every thread along the axis
-                shape[a] = 1 if self.schedule.rings or self.schedule.twin >= 0 else self.schedule.axes[a].threads
+            for a in reduction.axes:  # one partial sum for every thread along the axis, or where they share it every warp
+                axis = self.schedule.axes[a]
+                shape[a] = 1 if self.schedule.rings else axis.warps if self.schedule.twin >= 0 else axis.threads
             return shape
         if any(self.tiles[a] > 1 for a in reduction.axes):
             axes |= set(reduction.axes)

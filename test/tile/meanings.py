@@ -351,8 +351,14 @@ def _dot(op: tile.Dot, schedule: Schedule) -> Execute:
 
 @meaning("tile.dot_twin")
 def _dot_twin(op: tile.DotTwin, _: Schedule) -> Execute:
-    column, twin, dtype = op.column, op.twin, dtype_of(op.result)
-    return lambda program, lhs, rhs, acc: product(lhs, rhs.swapaxes(column, twin), acc, dtype)
+    column, twin, depth, dtype = op.column, op.twin, op.depth, dtype_of(op.result)
+    parts = op.acc.type.shape[depth]  # each warp has a run of the depth
+
+    def execute(_: Program, lhs: Array, rhs: Array, acc: Array) -> Array:
+        cut = [np.split(side, parts, depth) for side in (lhs, rhs.swapaxes(column, twin), acc)]
+        return np.concatenate([product(*sides, dtype) for sides in zip(*cut, strict=True)], depth)
+
+    return execute
 
 
 @meaning("tile.dot_shared")
