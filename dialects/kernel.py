@@ -333,9 +333,11 @@ class MbarrierWait(_Mbarrier, name="mbarrier_wait"):
 
 
 class TmaLoad(_Mbarrier, name="tma_load"):
-    """Starts to copy the box at column x, row y of plane z to shared memory; its bytes count for a barrier."""
+    """Starts to copy the box at column x, row y of plane z to shared memory; its bytes count for a barrier. What is
+    `constant` no kernel writes."""
 
     element: Attr[ir.Type]
+    constant: Attr[bool] = None
     tensor_map: Operand[ir.MemRefType]
     x: Operand[ir.IndexType]
     y: Operand[ir.IndexType]

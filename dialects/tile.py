@@ -411,6 +411,18 @@ class DotShared(Tile.Operation, name="dot_shared", traits=[Pure]):
             raise VerifyError(f"result must have the type of acc, {self.acc.type}, but has {self.result.type}")
 
 
+class Made(Tile.Operation, name="made"):
+    """A product's result, when all products but the last `running` have been made: until then nothing else may use it."""
+
+    running: Attr[int]
+    value: Operand[Vector]
+    result: Result[Vector]
+
+    def verify(self) -> None:
+        if self.result.type != self.value.type:
+            raise VerifyError(f"result must have the type of value, {self.value.type}, but has {self.result.type}")
+
+
 class Worker(Tile.Operation, name="worker", traits=[Pure]):
     """This block's number among those that walk over a kernel's programs."""
 

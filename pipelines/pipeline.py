@@ -29,6 +29,7 @@ from tilec.pipelines.primop.stage_rows import StageRows
 from tilec.pipelines.primop.write_states import WriteStates
 from tilec.pipelines.primop_to_tile import PrimopToTile
 from tilec.pipelines.targets import CpuTarget, GpuTarget, find_target
+from tilec.pipelines.tile.delay_products import DelayProducts
 from tilec.pipelines.tile.persist import Persist
 from tilec.pipelines.tile.prefetch import Prefetch
 from tilec.pipelines.tile.software_pipeline import SoftwarePipeline
@@ -58,8 +59,8 @@ PRIMOP: tuple[Entry, ...] = (
 # What makes programs faster and not possible: each may be left out, to see what it buys.
 OPTIONAL = (
     Cse.name, Dce.name, Group.name, FoldScales.name, OnlineReductions.name, StageRows.name, OnlineRows.name,
-    PackWeights.name, Prefetch.name, Split.name, Persist.name, SoftwarePipeline.name, Specialise.name, MergeLaunches.name,
-    DependentLaunch.name,
+    PackWeights.name, Prefetch.name, Split.name, Persist.name, DelayProducts.name, SoftwarePipeline.name, Specialise.name,
+    MergeLaunches.name, DependentLaunch.name,
 )
 
 
@@ -113,6 +114,7 @@ KERNEL: tuple[Entry, ...] = (
     Split(),  # while operands are loads, whose tiles it widens
     Stage(),
     Persist(),  # of what is staged, whose turns it counts on; before roles, so that both walk over the programs
+    DelayProducts(),  # when it is known which slots a product reads; before roles, so that both count the same turns
     SoftwarePipeline(),  # of what all threads fetch, when it is known in which turn
     Specialise(),  # of what is staged: the threads that fetch need no registers for products
     TileToKernel(),

@@ -1,8 +1,9 @@
 """Tiles that come through shared memory, and products by tensor cores: the part of a GPU's lowering for rings and roles.
 
-Every slot of a ring has two barriers, full and empty, whose phases alternate: in turn t a slot is filled for the time
-t floordiv slots, and waiting for that needs its parity. One thread of the producer fetches by TMA; a group of four warps
-says with one arrival that it has done with a slot, and where each thread reads for itself, each warp does.
+Every slot of a ring has two barriers, full and empty, whose phases alternate: in turn t a slot is filled for the time t
+floordiv slots, and waiting for that needs its parity. One thread of the producer fetches by TMA, or one weights and one
+what kernels write, which has to be waited for; a group of four warps says with one arrival that it has done with a
+slot, and where each thread reads for itself, each warp does.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class TensorCores(CopiedTiles):
         self.groups = schedule.threads // GROUP
         self.sharing = WARP if schedule.staged else GROUP  # threads that release a slot together
         self.running = False  # products may not have ended
+        self.fetches: bool | None = None  # whether only weights are fetched here, or only what is none; None for both
 
     def lower(self, op: ir.OpView) -> None:
         if self.schedule.copied and self.lower_copied(op):
@@ -102,6 +104,8 @@ class TensorCores(CopiedTiles):
             self.tiles[op.result] = self._lower_dot(op)
         elif isinstance(op, tile.DotTwin):
             self.tiles[op.result] = self._lower_dot_twin(op)
+        elif isinstance(op, tile.Made):
+            self.tiles[op.result] = self._waited(self.tiles[op.value], op.running)
         elif isinstance(op, tile.Worker):
             self.scalars[op.result] = kernel.BlockId(dimension=kernel.Dimension.X, result=ir.IndexType.get()).result
         elif isinstance(op, tile.Producer):
@@ -140,7 +144,9 @@ class TensorCores(CopiedTiles):
         return slot, parity
 
     def _lower_fetch(self, op: tile.Fetch) -> None:
-        ring = self.rings[op.ring]
+        ring, constant = self.rings[op.ring], self.scalars[op.source] in self.weights
+        if self.fetches not in (None, constant):
+            return
         slot, parity = self._turn(ring, op.turn)
         described, x, y, z = self._place_of(op)
         if described not in self.tensor_maps:
@@ -154,7 +160,7 @@ class TensorCores(CopiedTiles):
                 kernel.TmaLoad(
                     element=ir.MemRefType(op.ring.type).element_type, tensor_map=self.tensor_maps[described],
                     x=self._at((x, block * described.columns)), y=y, z=z, buffer=ring.memory, offset=offset,
-                    barriers=ring.full, index=slot)
+                    barriers=ring.full, index=slot, constant=constant or None)
 
     def _place_of(self, op: tile.Fetch) -> tuple[TensorMap, ir.Value, ir.Value, ir.Value]:
         """The tensor map of a fetch, and the column, the row and the plane of the tile in it.
@@ -223,8 +229,13 @@ class TensorCores(CopiedTiles):
         with ir.InsertionPoint(branch.then_block), self._scope():
             if fewer:
                 kernel.SetRegisters(count=fewer, more=False)
-            with self._when(self._is(self.thread_number, self.schedule.threads)):
-                self.lower_block(op.then_block)
+            # Weights by a warp of their own, first: it does not wait for the kernel before.
+            kinds = sorted({self.scalars[f.source] in self.weights for f in _fetches(op.then_block)}, reverse=True)
+            for warp, constant in enumerate(kinds):
+                self.fetches = constant if len(kinds) > 1 else None
+                with self._when(self._is(self.thread_number, self.schedule.threads + WARP * warp)):
+                    self.lower_block(op.then_block)
+            self.fetches = None
             scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block), self._scope():
             if more:
@@ -265,7 +276,7 @@ class TensorCores(CopiedTiles):
         made = list(result.operation.results)
         if _is_used_at_once(op):
             made = list(kernel.WgmmaWait(running=0, acc=made, result_=[s.type for s in made]).operation.results)
-        else:
+        elif not any(isinstance(use.owner, tile.Made) for use in op.result.uses):
             self.running = True
         values = self._gathered({at: acc.values[at] for at in order}, made)
         return Fragments(acc.layout, acc.element, {at: values[at] for at in acc.values})
@@ -318,12 +329,13 @@ class TensorCores(CopiedTiles):
     def _flatten(self, value: ir.Value) -> list[ir.Value]:
         """Loops carry scalars: the registers of a product in flight must not be packed, moved or renamed."""
         values = super()._flatten(value)
-        return [s for v in values for s in self._scalars(v)] if self.schedule.rings else values
+        return [s for v in values for s in (self._scalars(v) if _is_summed(v) else [v])] if self.schedule.rings else values
 
     def _unflatten(self, old: list[ir.Value], new: list[ir.Value], like: list[ir.Value]) -> None:
         if self.schedule.rings:
-            models = dict(enumerate(v for m in like for v in super(TensorCores, self)._flatten(m)))
-            new = list(self._gathered(models, new).values())  # type: ignore[arg-type]
+            models, given = [v for m in like for v in super(TensorCores, self)._flatten(m)], iter(new)
+            taken = [[next(given) for _ in self._scalars(v)] if _is_summed(v) else next(given) for v in models]
+            new = [self._gathered({(): v}, t)[()] if isinstance(t, list) else t for v, t in zip(models, taken, strict=True)]
         super()._unflatten(old, new, like)
 
     def _register_order(self, acc: Fragments, rows: list[int], columns: list[int]) -> list[Coordinates]:
@@ -349,13 +361,13 @@ class TensorCores(CopiedTiles):
             self.running = False
         return loop
 
-    def _waited(self, acc: Fragments) -> Fragments:
-        """Results of products, when all of them have ended."""
+    def _waited(self, acc: Fragments, running: int = 0) -> Fragments:
+        """Results of products, when all but the last `running` of them have ended."""
         values = list(acc.values.values())
         if not all(isinstance(v.type, ir.VectorType) and v.type.shape[0] == 2 for v in values):
             return acc
         scalars = [s for v in values for s in self._scalars(v)]
-        done = kernel.WgmmaWait(running=0, acc=scalars, result_=[s.type for s in scalars])
+        done = kernel.WgmmaWait(running=running, acc=scalars, result_=[s.type for s in scalars])
         return Fragments(acc.layout, acc.element, self._gathered(acc.values, list(done.operation.results)))
 
     # Results ------------------------------------------------------------------------------------------------------
@@ -417,10 +429,17 @@ class TensorCores(CopiedTiles):
     # What the frame gives -----------------------------------------------------------------------------------------
 
     arguments: dict[ir.Value, int]
+    weights: set[ir.Value]
 
     def add_tensor_map(self) -> ir.Value:
         """A new argument of the kernel."""
         raise NotImplementedError
+
+
+def _fetches(block: ir.Block) -> list[tile.Fetch]:
+    """All fetches of a block, also those in loops."""
+    return [f for op in block.operations for f in (
+        [op] if isinstance(op, tile.Fetch) else [f for r in op.operation.regions for b in r.blocks for f in _fetches(b)])]
 
 
 def keep_rolled(loop: scf.ForOp) -> None:
@@ -428,9 +447,16 @@ def keep_rolled(loop: scf.ForOp) -> None:
     loop.operation.attributes["loop_annotation"] = ir.Attribute.parse("#llvm.loop_annotation<unroll = <disable = true>>")
 
 
+def _is_summed(value: ir.Value) -> bool:
+    """Whether a fragment can be a sum of products: what is narrower stays packed, as products read it."""
+    return not isinstance(value.type, ir.VectorType) or isinstance(value.type.element_type, ir.F32Type)
+
+
 def _is_used_at_once(op: tile.DotShared) -> bool:
     """Whether anything but the next product of a loop reads a product's result: then it must have ended."""
     for use in op.result.uses:
+        if isinstance(use.owner, tile.Made):
+            continue
         if use.owner.operation.name != "scf.yield":
             return True
         loop = use.owner.operation.parent.opview

@@ -131,7 +131,7 @@ class FakeDriver:
 
     def cuFuncGetAttribute(self, attribute: Any, function: Any) -> tuple:
         assert "CLUSTER_WIDTH" in attribute.name
-        return (*OK, function.cluster)
+        return (*OK, (function.function.cluster or (1,))[0])
 
     def cuTensorMapEncodeTiled(self, kind: Any, rank: int, address: int, sizes: list, strides: list, box: list, steps: list,
                                interleave: Any, swizzle: Any, promotion: Any, fill: Any) -> tuple:

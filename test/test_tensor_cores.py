@@ -23,6 +23,7 @@ from tilec.dialects.index_expr import Linear, dim, floordiv
 from tilec.frontend import nn
 from tilec.frontend.tensor import Graph, Tensor
 from tilec.pipelines.compiler import compile_module
+from tilec.pipelines.cost.rates import FEW_ROWS
 from tilec.pipelines.targets import find_target
 from tilec.runtime.artifact import Artifact
 
@@ -107,7 +108,6 @@ def product(capacity: int, used: int, n: int, k: int, dtype: str = "bf16", resul
         (64, 17, 128, 64, "bf16", "f32"),  # one step
         (64, 64, 32, 128, "f16", "f32"),
         (9, 9, 129, 96, "bf16", "bf16"),
-        (8, 5, 129, 328, "bf16", "f32"),  # few rows
         (128, 40, 129, 200, "f16", "f16"),
         (200, 129, 200, 104, "bf16", "bf16"),
         (256, 200, 64, 1000, "bf16", "f32"),
@@ -127,6 +127,22 @@ def test_a_product_of_ragged_sizes_is_that_of_float64(
     check_product(simulate(program, artifact)["y"], program.inputs["x"], program.inputs["w"], result)
 
 
+@pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize(
+    ("capacity", "used", "n", "k", "parts"),
+    [(8, 5, 129, 328, False), (8, 8, 40, 256, True), (3, 2, 264, 1024, True), (8, 7, 4096, 512, True), (8, 1, 20000, 64, False)],
+)
+def test_products_of_few_rows_read_the_matrix_where_it_is(
+    capacity: int, used: int, n: int, k: int, parts: bool, target: str
+) -> None:
+    """Where there are few columns, the warps of a block share the depth."""
+    program = product(capacity, used, n, k)
+    artifact = compiled(program, target)
+    (kernel,) = artifact.manifest.kernels.values()
+    assert (kernel.block > 32) == parts and not uses_wgmma(artifact) and "mma.sync" in text_of(artifact)
+    check_product(simulate(program, artifact)["y"], program.inputs["x"], program.inputs["w"], "f32")
+
+
 @pytest.mark.parametrize("k", [8, 40, 56])
 def test_a_reduction_that_is_shorter_than_a_tile_ends_where_rows_do(k: int) -> None:
     program = product(64, 17, 64, k)
@@ -138,7 +154,7 @@ def test_a_reduction_that_is_shorter_than_a_tile_ends_where_rows_do(k: int) -> N
 )
 def test_the_size_of_a_tile_follows_that_of_the_product(capacity: int, n: int, height: int, width: int) -> None:
     (kernel,) = compiled(product(capacity, 1, n, 136)).manifest.kernels.values()
-    assert [(m.rows, m.columns) for m in kernel.tensor_maps] == [(height, 64), (width, 64)]
+    assert [(m.rows, m.columns) for m in kernel.tensor_maps] == [(width, 64), (height, 64)]  # the weights first
     assert kernel.block == 2 * height + 128
     assert 48 << 10 < kernel.shared_bytes <= 227 << 10
 
@@ -590,7 +606,7 @@ def test_random_products_are_those_of_float64(data: st.DataObject) -> None:
     dtype, result = data.draw(st.sampled_from(["bf16", "f16"])), data.draw(st.sampled_from(["f32", "bf16", "f16"]))
     program = product(capacity, used, n, k, dtype, result)
     artifact = compiled(program)
-    assert uses_wgmma(artifact)
+    assert uses_wgmma(artifact) == (capacity > FEW_ROWS)
     check_product(simulate(program, artifact)["y"], program.inputs["x"], program.inputs["w"], result)
 
 

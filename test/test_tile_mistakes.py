@@ -158,9 +158,9 @@ REPLACED = {
         long_product, "sm_80", software_pipeline, "index_constant", lambda value: index(value + (value == 1)),
         "a wait never ends"),
     "tiles read past the last turn": Replaced(
-        lambda: attention(1, 300, 9, 3, 64), "sm_90a", prefetch, "_bounded", lambda *_: True, "is read out of bounds"),
+        lambda: attention(1, 600, 9, 3, 64), "sm_90a", prefetch, "_bounded", lambda *_: True, "is read out of bounds"),
     "a first tile that does not fit behind where a loop begins": Replaced(
-        lambda: attention(1, 400, 4, 2, 128, window=100), "sm_90a", prefetch, "_first", lambda load, loop: loop.lowerBound,
+        lambda: attention(1, 700, 4, 2, 128, window=50), "sm_90a", prefetch, "_first", lambda load, loop: loop.lowerBound,
         "is read out of bounds"),
     "turns counted from the start of the cache": Replaced(
         lambda: attention(150, 400, 1, 1, 128, window=390), "sm_90a", stage, "_is_zero", lambda value: True,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
+from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, FloorDiv, dim, linear
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.cost.plan import contraction_operands, largest, roles_of
@@ -21,6 +23,7 @@ from tilec.pipelines.cost.rates import (
     WARP,
 )
 from tilec.pipelines.cost.warp_tiles import FEWEST_SLOTS, MOST_SLOTS
+from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import Access, Reduction
 
 GPU_THREADS = 256
@@ -30,6 +33,8 @@ ONE_BLOCK = 1 << 15  # elements that one block may walk alone
 QUERIES = 4  # heads of one group that share a read of the cache
 KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them
 ONLINE_THREADS = (128, 256)  # of a block that shares a cache: what they must combine in the end costs more than what is read
+ONLINE_BLOCKS = 3 * 128  # such threads that a multiprocessor has registers for
+MANY_QUERIES = 4096  # from which a third group of warps pays for higher tiles of small heads
 LONG_CACHE = 8192  # keys from which reading a cache takes longer than combining what was read
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 ROW_LOADS = 16  # 16-byte loads of one thread where a program makes a row first, which must pay for more of the matrix
@@ -244,26 +249,32 @@ class GpuPlan(Products):
                 turns = -(-largest(s, t) // (KEYS_IN_FLIGHT * c * threads // lanes))
                 cycles = self._reading_cycles(programs * c, turn * turns, 1) + FIXED_CYCLES
                 options.append((cycles, f"clusters of {c}, {threads} threads", (c, threads)))
-        most = 4 if long else 2  # blocks that share a multiprocessor
-        filled = next(o for o in options if programs * o[2][0] <= most * self.target.multiprocessors or o[2][0] == 1)
+        filled = next((o for o in options if programs <= self.target.clusters(o[2][0]) * ONLINE_BLOCKS // o[2][1]), options[-1])
         cluster, threads = self.pick([filled, *(o for o in options if o != filled)])
         self.set(t, KEYS_IN_FLIGHT, cluster * threads // lanes)
         self.cluster[t] = cluster
-        return self.schedule(dot=True, ahead=True)
+        return self.schedule(dot=True, ahead=True, resident=ONLINE_BLOCKS // threads)
 
     def _online_tensor(self, row: int, t: int, d: int) -> Schedule:
         """Attention of many queries: two products by tensor cores, the rows' maxima and what is summed in registers."""
-        s, groups = self.structure, 2
-        width = largest(s, d)
+        s, width = self.structure, largest(self.structure, d)
+        groups = 3 if width <= TILE_DEPTH and largest(s, row) >= MANY_QUERIES else 2
         keys = KEYS_OF_A_TILE if width <= 128 else KEYS_OF_A_TILE // 2  # what a thread's registers hold
         self.set(row, 2, 32 * groups)
         self.set(t, keys // 8, 4, 2)
         self.set(d, width // 8, 4, 2)
         row_bytes = _row_bytes(width)
         stages = (self.target.shared_bytes - (8 << 10) - row_bytes * 64 * groups) // (2 * row_bytes * keys)
-        order = [*(a for a in s.grid if a != row), row]
-        schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, stages), reversed=(row,))
+        schedule = self.schedule(dot=True, tensor=True, stages=min(MOST_STAGES, stages), **self._heavy_first(row))
         return schedule.with_axis(row, warps=4 * groups).with_axis(d, lanes_of=schedule.axes[t].name)
+
+    def _heavy_first(self, row: int) -> dict[str, Any]:
+        """The order of programs: where a mask lets later rows see more, the last rows of all heads come first; otherwise those
+        of a head are neighbours, which read the same keys."""
+        s, others = self.structure, tuple(a for a in self.structure.grid if a != row)
+        masked = any(isinstance(o, primop.Constant) and o.attributes["value"].value == float("-inf")
+                     for o in body_of(s.function).operations)
+        return {"order": (row, *others), "reversed": (row,)} if masked else {"order": (*others, row)}
 
     def _online_copied(self, row: int, t: int, d: int) -> Schedule:
         """The same by each warp's tensor core: 16 rows of it or, where registers allow, 32, which read the keys once."""
@@ -277,8 +288,7 @@ class GpuPlan(Products):
         self.set(row, rows // 8, 8 * warps)
         self.set(t, keys // 8, 4, 2)
         self.set(d, width // 8, 4, 2)
-        order = [*(a for a in self.structure.grid if a != row), row]
-        schedule = self.schedule(order, dot=True, tensor=True, copied=True, stages=min(MOST_SLOTS, stages), reversed=(row,))
+        schedule = self.schedule(dot=True, tensor=True, copied=True, stages=min(MOST_SLOTS, stages), **self._heavy_first(row))
         return schedule.with_axis(row, warps=warps).with_axis(d, lanes_of=schedule.axes[t].name)
 
     def _vector_matrix(self, k: int, n: int, matrix: Sequence[Access]) -> Schedule:

@@ -52,7 +52,7 @@ PERSISTENT_WAVES = 1  # programs of each block beyond which it pays to walk over
 FEWEST_STAGES = 3  # with which a product hides the latency of its operands
 MOST_TILINGS = 6  # of a product by multiply-adds that are considered
 MOST_REGISTERS = 256  # of one thread
-OTHER_REGISTERS = 48  # of one that reads operands for a tensor core itself, beside these and its sums
+OTHER_REGISTERS = 64  # of one that reads operands for a tensor core itself, beside these and its sums
 
 
 @dataclass(frozen=True, order=True)
@@ -112,7 +112,10 @@ class FewRows:
     def resident(self) -> int:
         """Blocks that a multiprocessor shall hold: a turn's operands are in registers while the next's are on their way."""
         needed = 8 * (self.loads + self.deep) + self.width * self.together // 2 + OTHER_REGISTERS
-        return max(REGISTERS // ((128 if needed <= 128 else MOST_REGISTERS) * WARP * self.parts), 1)
+        needed += (self.together - 1) * OTHER_REGISTERS // 4  # what their results are put together with
+        needed += OTHER_REGISTERS // 4 if self.run == 4 else 0  # f32 takes twice as many products
+        warps = REGISTERS // (min(-(-needed // 8) * 8, MOST_REGISTERS) * WARP) // 4 * 4  # as many on each of four schedulers
+        return max(warps // self.parts, 1)
 
     def __str__(self) -> str:
         return f"16 x {self.width * self.together}" + (f" by {self.parts} warps" if self.parts > 1 else "")
@@ -156,7 +159,7 @@ class Products(Plan):
                   if width * len(stage) <= 256 and (split == 1 or length % (depth * split) == 0)]
         # Of shapes that are as fast, the tallest: the matrix, which comes from memory, is then read once.
         timed = sorted(((self._tensor_time(rows[0], columns, k, t, item), t) for t in shapes
-                        if t.split == 1 or t.slots(shared) >= FEWEST_STAGES), key=lambda x: (x[0], -x[1].height, x[1]))
+                        if t.split == 1 or t.slots(shared) >= FEWEST_STAGES), key=lambda x: (x[0], -min(x[1].height, largest(s, rows[0])), x[1]))
         if not timed:
             return None
         tiles = self.pick([(time, str(tiles), tiles) for time, tiles in timed])
@@ -199,19 +202,20 @@ class Products(Plan):
                 return None
         few, together = largest(s, rows[0]) <= FEW_ROWS, len(s.stages[0])
         sizes, most = ((8, 16, 32, 64, 128), 128) if few else ((64, 32, 16, 8), 64)
-        widths = [w for w in sizes if w * together <= most and self._fits_columns(columns, w)]
-        if not widths:
+        cut = {w: t for w in sizes if w * together <= most and (t := self._tiles_of_warps(columns, w))}
+        if not cut:
             return None
-        tiles = [FewRows(w, parts, together, run, largest(s, k)) for w in widths for parts in (1, 2, 4, 8)
+        tiles = [FewRows(w, parts, together, run, largest(s, k)) for w in cut for parts in (1, 2, 4, 8)
                  if parts == 1 or largest(s, k) % (4 * run * parts) == 0] if few else []
         tall = [w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1]
         options: list[tuple[float, str, tuple[int, int, FewRows | None]]] = sorted(
             (self._few_rows_time(columns, t, item), str(t), (1, t.width, t)) for t in tiles) or [
             (self._warps_time(rows[0], columns, k, m, 32 * m, w, together, 4 * run), f"{32 * m} x {w * together}", (m, w, None))
-            for w in widths for m in tall]
+            for w in cut for m in tall]
         warps, width, shared = self.pick(options)
         self.set(rows[0], 2 if few else 4, 8 * warps)
-        self._set_columns(columns, width)
+        for a, size in cut[width].items():
+            self.set(a, size // 8, 4, 2) if a == columns[-1] else self.set(a, size)
         parts = shared.parts if shared else 1
         self.set(k, shared.deep if shared else 1, 4 * parts, run)
         last = columns[-1]
@@ -360,6 +364,18 @@ class Products(Plan):
                 return False
             width //= size
         return False
+
+    def _tiles_of_warps(self, columns: list[int], width: int) -> dict[int, int]:
+        """A tile of `width` columns whose rows threads read for themselves: they need not be a run, so that of an axis beside
+        one that is mirrored it may have a part. Empty where there is none."""
+        s, last = self.structure, columns[-1]
+        if self._fits_columns(columns, width):
+            return self._tiles_of(columns, width)
+        mirrored = [a for a in columns if a in s.mirrored]
+        part = width // prod(largest(s, a) for a in mirrored)
+        if not mirrored or last in mirrored or part < 8 or largest(s, last) % part:
+            return {}
+        return {a: largest(s, a) if a in mirrored else part if a == last else 1 for a in columns}
 
     def _set_columns(self, columns: list[int], width: int) -> None:
         for a in reversed(columns):

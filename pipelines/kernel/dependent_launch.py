@@ -66,6 +66,8 @@ def _insert_wait(block: ir.Block, table: ir.Value, known: set[ir.Value], prefetc
 
 def _is_constant_load(op: ir.OpView, table: ir.Value) -> bool:
     """Weights, and the table of symbols, which changes only between runs."""
+    if isinstance(op, kernel.TmaLoad):
+        return bool(op.constant)
     return isinstance(op, kernel.LoadGlobal) and (op.cache is kernel.Cache.STREAM or op.buffer == table)
 
 

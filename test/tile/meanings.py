@@ -232,6 +232,11 @@ def _release(op: tile.Release, _: Schedule) -> Execute:
     return execute
 
 
+@meaning("tile.made")
+def _made(_op: tile.Made, _: Schedule) -> Execute:
+    return lambda program, value: value
+
+
 WAITS: dict[str, Callable[..., bool]] = {  # what must be before an op can run
     "tile.fetch": lambda ring, turn, *_: ring.is_free(turn),
     "tile.await": lambda ring, turn: ring.has(turn),
