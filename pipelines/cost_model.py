@@ -11,6 +11,7 @@ recording of `tilec tune` says which was the fastest.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from mlir import ir
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.cost.cpu import CpuPlan
 from tilec.pipelines.cost.gpu import GpuPlan
+from tilec.pipelines.cost.together import fitting, independent_kernels, shape_of
 from tilec.pipelines.primop.structure import Structure
 from tilec.pipelines.recording import Recording, RecordingError, kernel_key
 from tilec.pipelines.targets import CpuTarget, GpuTarget
@@ -64,6 +66,27 @@ def choose_schedule(structure: Structure, target: CpuTarget | GpuTarget, recordi
         said += ["shapes and cycles: " + "; ".join(f"{c.shape} {c.cycles:.0f}" for c in options)] if options[0].shape else []
         LOG.info("%s: %s%s", name, schedule, f" ({'; '.join(said)})" if said else "")
     return schedule
+
+
+def choose_schedules(module: ir.OpView, structures: Mapping[str, Structure], target: CpuTarget | GpuTarget,
+                     recording: Recording | None = None) -> dict[str, Schedule]:
+    """The schedule of every kernel of a module, by name: those that may be one launch are chosen together."""
+    schedules = {name: choose_schedule(structure, target, recording) for name, structure in structures.items()}
+    if isinstance(target, CpuTarget) or not target.wgmma:
+        return schedules
+    together: set[str] = set()
+    for names in independent_kernels(module):
+        names = [n for n in dict.fromkeys(names) if n in schedules and n not in together and schedules[n].tensor
+                 and not structures[n].online and not (recording and key_of(structures[n]) in recording.choices)]
+        products = [[shape_of(structures[n], c.schedule, c.cycles, target) for c in candidates(structures[n], target)]
+                    for n in names]
+        found = fitting(products, target) if len(names) > 1 else None
+        if found:
+            together |= {*names}
+            for name, schedule in zip(names, found, strict=True):
+                LOG.info("%s beside %s: %s", name, ", ".join(n for n in names if n != name), schedule)
+                schedules[name] = schedule
+    return schedules
 
 
 def key_of(structure: Structure) -> str:

@@ -17,7 +17,7 @@ from mlir.dialects import arith, func, scf
 
 from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import Atom, Dim, dim, linear
-from tilec.pipelines.cost_model import LOG, choose_schedule
+from tilec.pipelines.cost_model import LOG, choose_schedules
 from tilec.pipelines.emit.expressions import INDEX_DTYPE
 from tilec.pipelines.emit.online_rows import OnlineRows
 from tilec.pipelines.emit.reductions import is_one_turn
@@ -51,11 +51,12 @@ class PrimopToTile(Pass):
         with ir.InsertionPoint(op.regions[0].blocks[0]), op.operation.location:
             nested = ir.Module.create().operation.clone()
             nested.attributes["sym_name"] = ir.StringAttr.get("kernels")
-        for function in kernels:
-            with function.operation.location:
-                structure = analyse(function, symbols)
-                _Emitter(structure, choose_schedule(structure, target, recording)).emit(nested.regions[0].blocks[0])
-                _declare(function)
+        structures = {ir.StringAttr(f.attributes["sym_name"]).value: analyse(f, symbols) for f in kernels}
+        schedules = choose_schedules(op, structures, target, recording)
+        for name, structure in structures.items():
+            with structure.function.operation.location:
+                _Emitter(structure, schedules[name]).emit(nested.regions[0].blocks[0])
+                _declare(structure.function)
 
 
 def _declare(function: ir.OpView) -> None:

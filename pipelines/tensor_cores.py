@@ -85,6 +85,7 @@ class TensorCores(CopiedTiles):
         self.groups = schedule.threads // GROUP
         self.sharing = WARP if schedule.staged else GROUP  # threads that release a slot together
         self.running = False  # products may not have ended
+        self.only_fetches = False  # here is one thread
         self.fetches: bool | None = None  # whether only weights are fetched here, or only what is none; None for both
 
     def lower(self, op: ir.OpView) -> None:
@@ -151,7 +152,7 @@ class TensorCores(CopiedTiles):
         described, x, y, z = self._place_of(op)
         if described not in self.tensor_maps:
             self.tensor_maps[described] = self.add_tensor_map()
-        with self._when(None if self.schedule.roles else self._is(self.thread_number, 0)):
+        with self._when(None if self.only_fetches else self._is(self.thread_number, 0)):
             opposite = arith.subi(self._index(1), parity)
             kernel.MbarrierWait(barriers=ring.empty, index=slot, parity=opposite)
             kernel.MbarrierExpect(bytes=ring.bytes, barriers=ring.full, index=slot)
@@ -231,11 +232,12 @@ class TensorCores(CopiedTiles):
                 kernel.SetRegisters(count=fewer, more=False)
             # Weights by a warp of their own, first: it does not wait for the kernel before.
             kinds = sorted({self.scalars[f.source] in self.weights for f in _fetches(op.then_block)}, reverse=True)
+            self.only_fetches = True
             for warp, constant in enumerate(kinds):
                 self.fetches = constant if len(kinds) > 1 else None
                 with self._when(self._is(self.thread_number, self.schedule.threads + WARP * warp)):
                     self.lower_block(op.then_block)
-            self.fetches = None
+            self.fetches, self.only_fetches = None, False
             scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block), self._scope():
             if more:

@@ -57,7 +57,8 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
     lowered = func.FuncOp(ir.StringAttr(function.attributes["sym_name"]).value, ([*flat, table], []))
     lowered.attributes["tile.arguments"] = function.attributes["tile.arguments"]
     grid = _Grid(schedule, len(symbols))
-    lowered.attributes["kernel.block"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _block_size(schedule))
+    roles = any(isinstance(o, tile.Producer) for o in body_of(function).operations)
+    lowered.attributes["kernel.block"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _block_size(schedule, roles))
     lowered.attributes["kernel.grid"] = grid.attribute()
     if "tile.workers" in function.attributes:
         workers = linear(ir.IntegerAttr(function.attributes["tile.workers"]).value)
@@ -66,7 +67,7 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
     if schedule.cluster > 1:
         lowered.attributes["kernel.cluster"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), schedule.cluster)
     # ptxas lets roles change their numbers of registers only where a bound says how many they begin with.
-    resident = schedule.resident or (1 if dealt_registers(schedule) else 0)
+    resident = schedule.resident or (1 if roles and dealt_registers(schedule) else 0)
     if resident:
         lowered.attributes["kernel.resident"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), resident)
     block = lowered.add_entry_block()
@@ -84,9 +85,9 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
         lowered.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], []))
 
 
-def _block_size(schedule: Schedule) -> int:
+def _block_size(schedule: Schedule, roles: bool) -> int:
     """Whole warps, because shuffles need all lanes, and those that only fetch."""
-    return -(-schedule.threads // WARP) * WARP + (GROUP if schedule.roles else 0)
+    return -(-schedule.threads // WARP) * WARP + (GROUP if roles else 0)
 
 
 def _is_shared(buffer: ir.Value) -> bool:

@@ -130,7 +130,8 @@ def test_a_product_of_ragged_sizes_is_that_of_float64(
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize(
     ("capacity", "used", "n", "k", "parts"),
-    [(8, 5, 129, 328, False), (8, 8, 40, 256, True), (3, 2, 264, 1024, True), (8, 7, 4096, 512, True), (8, 1, 20000, 64, False)],
+    [(8, 5, 129, 328, False), (8, 8, 40, 256, True), (3, 2, 264, 1024, True), (8, 7, 4096, 512, True),
+     (8, 1, 20000, 64, False)],
 )
 def test_products_of_few_rows_read_the_matrix_where_it_is(
     capacity: int, used: int, n: int, k: int, parts: bool, target: str
@@ -494,16 +495,37 @@ def attention(heads: int, kv_heads: int, width: int, used: int, past: int | None
 def test_attention_of_many_queries_is_one_kernel(
     heads: int, kv_heads: int, width: int, used: int, past: int | None, dtype: str, result: str
 ) -> None:
-    """Probabilities are rounded to the type of the values, so each result may be off by that part of what it adds up."""
     program = attention(heads, kv_heads, width, used, past, dtype, result)
     artifact = compiled(program)
     assert uses_wgmma(artifact) and len(artifact.manifest.entries["main"].launches) == 1
+    check_attention(program, artifact, result, past)
+
+
+@pytest.mark.parametrize(
+    "leave_out", [("tile-delay-products",), ("tile-specialise",), ("tile-delay-products", "tile-specialise")]
+)
+@pytest.mark.parametrize(("heads", "kv_heads", "width", "used", "past"), [(3, 1, 64, 130, 5), (2, 2, 128, 150, None)])
+def test_attention_without_roles_or_delay_computes_the_same(
+    heads: int, kv_heads: int, width: int, used: int, past: int | None, leave_out: tuple[str, ...]
+) -> None:
+    results = []
+    for left_out in ((), leave_out):
+        program = attention(heads, kv_heads, width, used, past, "bf16", "bf16")
+        artifact = compile_module(program.graph.module, find_target("sm_90a"), {}, leave_out=left_out)
+        check_attention(program, artifact, "bf16", past)
+        results.append(simulate(program, artifact)["y"])
+    assert np.array_equal(*results)
+
+
+def check_attention(program: Program, artifact: Artifact, result: str, past: int | None) -> None:
+    """Probabilities are rounded to the type of the values, so each result may be off by that part of what it adds up."""
     q, keys, values = (program.inputs[n].astype(np.float64) for n in ("q", "keys", "values"))
     if past is None:
         keys, values = keys.swapaxes(0, 1), values.swapaxes(0, 1)
+    used, heads, width = program.symbols["seq"], *q.shape[1:]
     total = (past or 0) + used
-    keys, values = (a[:, :total].repeat(heads // kv_heads, axis=0) for a in (keys, values))
-    scores = q.swapaxes(0, 1) @ keys.swapaxes(1, 2) * width**-0.5
+    keys, values = (a[:, :total].repeat(heads // len(keys), axis=0) for a in (keys, values))
+    scores = q[:used].swapaxes(0, 1) @ keys.swapaxes(1, 2) * width**-0.5
     if past is not None:
         scores[:, np.arange(used)[:, None] + past < np.arange(total)] = -np.inf
     weights = np.exp(scores - scores.max(-1, keepdims=True))

@@ -159,7 +159,8 @@ class Products(Plan):
                   if width * len(stage) <= 256 and (split == 1 or length % (depth * split) == 0)]
         # Of shapes that are as fast, the tallest: the matrix, which comes from memory, is then read once.
         timed = sorted(((self._tensor_time(rows[0], columns, k, t, item), t) for t in shapes
-                        if t.split == 1 or t.slots(shared) >= FEWEST_STAGES), key=lambda x: (x[0], -min(x[1].height, largest(s, rows[0])), x[1]))
+                        if t.split == 1 or t.slots(shared) >= FEWEST_STAGES),
+                       key=lambda x: (x[0], -min(x[1].height, largest(s, rows[0])), x[1]))
         if not timed:
             return None
         tiles = self.pick([(time, str(tiles), tiles) for time, tiles in timed])

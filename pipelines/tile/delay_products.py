@@ -94,14 +94,14 @@ def _delay(chain: list[scf.ForOp], turns: list[_Turn]) -> None:
     with first.operation.location, ir.InsertionPoint(first):
         second = arith.addi(first.lowerBound, first.step)
         carried = _first_turn(last, turns[-1], first)
+        end = arith.subi(arith.maxsi(last.upperBound, second), last.step)
+        number = _moved(turns[-1].slot.turn, last, {last.induction_variable: end})
     for loop, turn in zip(chain, turns, strict=True):
         with loop.operation.location, ir.InsertionPoint(loop):
             start = second if loop == first else arith.maxsi(loop.lowerBound, second)
             carried = _rotated(loop, turn, start, carried)
     before = turns[-1].second
     with last.operation.location, ir.InsertionPoint(last):
-        end = arith.subi(arith.maxsi(last.upperBound, second), first.lowerBound)
-        number = arith.subi(arith.divui(end, last.step), index_constant(1))
         slot = tile.Await(ring=turns[-1].slot.ring, turn=number, result=before.rhs.type).result
         total = _product(before, carried[-1], slot, carried[place])
         tile.Release(ring=turns[-1].slot.ring, turn=number, running=0)
@@ -126,6 +126,18 @@ def _first_turn(loop: scf.ForOp, turn: _Turn, first: scf.ForOp) -> list[ir.Value
         copies.update(zip(op.operation.results, clone.results, strict=True))
     results = [turn.second.acc if i == turn.place else v for i, v in enumerate(end.operands)]
     return [copies.get(v, v) for v in (*results, turn.second.lhs)]
+
+
+def _moved(value: ir.Value, loop: scf.ForOp, copies: dict[ir.Value, ir.Value]) -> ir.Value:
+    """An index that a turn computes, at the insertion point, for the turn that `copies` has instead of the loop's variable."""
+    op = defining_op(value)
+    if value in copies or op is None or op.operation.block != loop.body:
+        return copies.get(value, value)
+    clone = op.operation.clone()
+    for i, operand in enumerate(op.operands):
+        with ir.InsertionPoint(clone):
+            clone.operands[i] = _moved(operand, loop, copies)
+    return clone.results[0]
 
 
 def _rotated(old: scf.ForOp, turn: _Turn, start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:

@@ -9,8 +9,9 @@ adds what each kernel costs: the time of the prompt with and without it.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,31 +29,43 @@ from tilec.tools.bench.models import MODELS, flop_of_a_prompt, random_weights
 TOKENS = (128, 512, 2048)
 
 
-def measure(name: str, target: str, dtype: str, tokens: int, turns: int, leave_out: Sequence[str] = (),
-            kernels: bool = False) -> dict[str, Any]:
-    """Compiles a model as for any use and times its prefill of as many tokens, which must be one piece."""
+@contextlib.contextmanager
+def load(name: str, target: str, dtype: str, longest: int, leave_out: Sequence[str] = ()) -> Iterator[CudaProgram]:
+    """A model, compiled as for any use of prompts of up to `longest` tokens, with random weights on the GPU."""
+    artifact = compile_model(MODELS[name], target, dtype, longest, leave_out=leave_out)
+    program = CudaProgram(artifact, load_weights(artifact.manifest, random_weights(artifact.manifest, MODELS[name]), 8))
+    try:
+        yield program
+    finally:
+        program.close()
+
+
+def measure(program: CudaProgram, name: str, tokens: int, turns: int, kernels: bool = False) -> dict[str, Any]:
+    """What a prompt of as many tokens takes, which must be one piece."""
     config = MODELS[name]
-    row: dict[str, Any] = {"model": name, "dtype": dtype, "tokens": tokens, "ms": None}
-    with contextlib.ExitStack() as stack:
-        artifact = compile_model(config, target, dtype, max(tokens, TOKENS[-1]), leave_out=leave_out)
-        program = CudaProgram(artifact, load_weights(artifact.manifest, random_weights(artifact.manifest, config), 8))
-        stack.callback(program.close)
-        prompt = np.random.default_rng(0).integers(0, config.vocab_size, tokens).astype(np.int32)
-        entry = next((e for size, e in Engine(program).prefills if size >= tokens), None)
-        if entry is None:
-            raise TilecError(f"no entry point takes {tokens} tokens at once")
-        symbols = {"seq" + entry.removeprefix("prefill"): tokens, "past": 0}
-        replay = Replay(program, entry, [{"tokens": prompt}], symbols)
-        stack.callback(replay.close)
-        row["launches"] = len(artifact.manifest.entries[entry].launches)
+    prompt = np.random.default_rng(0).integers(0, config.vocab_size, tokens).astype(np.int32)
+    entry = next((e for size, e in Engine(program).prefills if size >= tokens), None)
+    if entry is None:
+        raise TilecError(f"no entry point takes {tokens} tokens at once")
+    symbols = {"seq" + entry.removeprefix("prefill"): tokens, "past": 0}
+    with contextlib.closing(Replay(program, entry, [{"tokens": prompt}], symbols)) as replay:
+        row: dict[str, Any] = {"launches": len(program.manifest.entries[entry].launches), "ms": None}
         if not harness.is_finite(replay.run(["logits"])[0]["logits"]):
             return {**row, "wrong": True}
         row["ms"] = harness.compare({"tilec": replay}, turns)["tilec"]
-        row["tokens_per_second"] = tokens / row["ms"] * 1e3
-        row["tflops"] = flop_of_a_prompt(config, tokens) / row["ms"] / 1e9
-        if kernels:
-            row["kernels"] = harness.costs_of_kernels(program, entry, {"tokens": prompt}, symbols, 5)
-        return row
+    row["tokens_per_second"] = tokens / row["ms"] * 1e3
+    row["tflops"] = flop_of_a_prompt(config, tokens) / row["ms"] / 1e9
+    if kernels:
+        row["kernels"] = harness.costs_of_kernels(program, entry, {"tokens": prompt}, symbols, 5)
+    return row
+
+
+def measured_or_why(program: CudaProgram, name: str, tokens: int, options: argparse.Namespace) -> dict[str, Any]:
+    """A row, or what stands against it: others may do."""
+    try:
+        return measure(program, name, tokens, options.turns, options.kernels)
+    except harness.FAILURES as error:
+        return {"failed": str(error).splitlines()[0]}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,12 +82,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                ("wrong", "", ""), ("failed", ".60", ""))
     report = reports.Report("prefill", options.target, columns, options.json)
     for name in options.model or MODELS:
-        for tokens in options.tokens or TOKENS:
-            try:
-                report.add(measure(name, report.target, options.dtype, tokens, options.turns, options.without,
-                                   options.kernels))
-            except harness.FAILURES as error:
-                report.add({"model": name, "dtype": options.dtype, "tokens": tokens, "failed": str(error).splitlines()[0]})
+        lengths, about = options.tokens or TOKENS, {"model": name, "dtype": options.dtype}
+        try:
+            with load(name, report.target, options.dtype, max(*lengths, TOKENS[-1]), options.without) as program:
+                for tokens in lengths:
+                    report.add({**about, "tokens": tokens, **measured_or_why(program, name, tokens, options)})
+        except harness.FAILURES as error:
+            report.add({**about, "failed": str(error).splitlines()[0]})
     report.table()
     return 0
 

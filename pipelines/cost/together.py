@@ -1,0 +1,82 @@
+"""Products that do not need each other may become one launch, if their blocks are alike: then these fill each other's gaps.
+
+Each alone would choose what fills the multiprocessors by itself, such as a depth in parts for the few columns of keys and
+values. Beside each other they need not be split: of all shapes with the same blocks those are taken whose programs together
+take the fewest cycles, if that is less than one launch after the other.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from mlir import ir
+from mlir.dialects import func
+
+from tilec.dialects.schedule import Schedule
+from tilec.pipelines.cost.plan import largest
+from tilec.pipelines.primop.outline import body_of, functions
+from tilec.pipelines.primop.structure import Structure
+from tilec.pipelines.targets import GpuTarget
+
+LAUNCH_CYCLES = 2000  # until a launch of its own has begun
+MOST_SHAPES = 5  # of one product that are considered
+MOST_LAUNCHES = 4  # that become one (see kernel/merge_launches.py)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One way to make a product by tensor cores: its programs, and the cycles that a wave of them takes."""
+
+    schedule: Schedule
+    cycles: float
+    programs: int
+    waves: int
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """What launches must have in common."""
+        return self.schedule.threads, self.schedule.split
+
+
+def shape_of(structure: Structure, schedule: Schedule, cycles: float, target: GpuTarget) -> Shape:
+    programs = prod(-(-largest(structure, a) // schedule.axes[a].tile) for a in structure.grid)
+    return Shape(schedule, cycles, programs, -(-programs // target.clusters(schedule.split)))
+
+
+def fitting(products: Sequence[Sequence[Shape]], target: GpuTarget) -> list[Schedule] | None:
+    """A schedule for each product, alike in their blocks; None if each had better have its first and a launch of its own."""
+    best, chosen = sum(shapes[0].cycles for shapes in products) + LAUNCH_CYCLES * (len(products) - 1), None
+    for blocks in dict.fromkeys(shape.blocks for shape in products[0]):
+        alike = [[s for s in shapes if s.blocks == blocks][:MOST_SHAPES] for shapes in products]
+        for combination in itertools.product(*alike):
+            cycles = _cycles(combination, target.clusters(blocks[1]))
+            if cycles < best:
+                best, chosen = cycles, [shape.schedule for shape in combination]
+    return chosen
+
+
+def _cycles(shapes: Sequence[Shape], at_once: int) -> float:
+    """Of one launch: waves of programs, of which some take longer than others."""
+    programs, waves = sum(s.programs for s in shapes), [s.cycles / s.waves for s in shapes]
+    work = sum(s.programs * cycles for s, cycles in zip(shapes, waves, strict=True))
+    return max(*waves, -(-programs // at_once) * work / programs)
+
+
+def independent_kernels(module: ir.OpView) -> Iterator[list[str]]:
+    """The names of kernels that a chunk calls and of which none needs another, as long as there are several."""
+    for chunk in functions(module, "primop.chunk"):
+        pending = [o for o in body_of(chunk).operations if isinstance(o, func.CallOp)]
+        while pending:
+            group, later, made = [pending[0]], [], set(pending[0].results)
+            for call in pending[1:]:
+                if len(group) < MOST_LAUNCHES and not any(v in made for v in call.operands):
+                    group.append(call)
+                else:
+                    later.append(call)
+                made |= set(call.results)
+            if len(group) > 1:
+                yield [ir.FlatSymbolRefAttr(call.attributes["callee"]).value for call in group]
+            pending = later
