@@ -352,6 +352,8 @@ class TensorCores(CopiedTiles):
         if self.schedule.resident and not self.schedule.dot:
             keep_rolled(loop)  # a turn has as many loads in flight as registers were counted for
         products = [o for o in op.body.operations if isinstance(o, tile.DotShared)]
+        if any(isinstance(o, tile.Made) for o in op.body.operations):
+            keep_rolled(loop)  # for the same reason as below
         if self.running and products:
             if len(products) > 1:
                 # LLVM would peel the first turn and set the second product's accumulators to zero while the first runs, for

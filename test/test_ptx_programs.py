@@ -70,7 +70,8 @@ def test_the_shapes_of_models_compute_what_the_reference_says(name: str) -> None
 
 @pytest.mark.parametrize("name", cases.ALONE)
 def test_a_primop_alone_computes_what_the_reference_says(name: str) -> None:
-    """Every element type and ragged sizes; the instructions of a GPU may be one unit less accurate than polynomials."""
+    """Every element type and ragged sizes; the instructions of a GPU may be one unit less accurate than polynomials, and than
+    a square root that is rounded once."""
     op, program = cases.ALONE[name], cases.alone(name)
     expected = reference.run(program.graph.module, "main", program.inputs, program.symbols)
     results = simulate(program, "sm_90a")
@@ -78,7 +79,8 @@ def test_a_primop_alone_computes_what_the_reference_says(name: str) -> None:
     for output, want in expected.items():
         got, dtype = results[output], program.dtypes[output]
         error = abs(got.astype(np.float64) - want.astype(np.float64))
-        allowed = (op.ulps + (op.ulps > 0)) * reference.unit(want, dtype) + op.absolute if dtype in FLOATS else 0.0
+        ulps = op.ulps + (op.ulps > 0 or name == "sqrt")
+        allowed = ulps * reference.unit(want, dtype) + op.absolute if dtype in FLOATS else 0.0
         assert ((error <= allowed) | (got == want) | (np.isnan(got) & np.isnan(want))).all(), output
 
 

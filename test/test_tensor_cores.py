@@ -318,6 +318,26 @@ def test_products_that_share_their_depth_are_one_launch(monkeypatch: pytest.Monk
         check_product(results[name], program.inputs["x"], program.inputs[f"w{name}"], "f32")
 
 
+def test_products_beside_each_other_have_equal_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, what has few columns would split its depth among more blocks than what has many."""
+
+    def record(p: Program, names: str = "qkv") -> None:
+        x = rows(p)
+        for name, n in (("q", 4096), ("k", 512), ("v", 512)):
+            if name in names:
+                p.output(name, projection(p, x, f"w{name}", n))
+
+    monkeypatch.setattr(sys.modules[__name__], "DEPTH", 1024)
+    alone = [compiled(recorded(lambda p, name=name: record(p, name), 256)) for name in "qk"]
+    assert len({kernel.block for artifact in alone for kernel in artifact.manifest.kernels.values()}) == 2
+    artifact = compiled(recorded(record, 256))
+    assert len(artifact.manifest.entries["main"].launches) == 1
+    left_out = recorded(record, 256)
+    artifact = compile_module(left_out.graph.module, find_target("sm_90a"), {}, leave_out=("kernel-merge-launches",))
+    assert len({(k.block, ".reqnctapercluster" in artifact.files[k.file].decode())
+                for k in artifact.manifest.kernels.values()}) == 1
+
+
 def test_independent_products_are_one_launch() -> None:
     """Their tensor maps and their parts of shared memory stay apart."""
 

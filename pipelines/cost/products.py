@@ -99,6 +99,11 @@ class FewRows:
     depth: int
 
     @property
+    def preference(self) -> tuple[int, int]:
+        """What comes first of tiles that take as long: those that read the rows less often, then those of fewer warps."""
+        return -min(self.width * self.together, 16), self.parts
+
+    @property
     def deep(self) -> int:
         """Loads of a lane along the depth in a turn."""
         return max(1, min(LOADS_IN_FLIGHT * 8 // (self.width * self.together), self.depth // (4 * self.run * self.parts)))
@@ -209,8 +214,9 @@ class Products(Plan):
         tiles = [FewRows(w, parts, together, run, largest(s, k)) for w in cut for parts in (1, 2, 4, 8)
                  if parts == 1 or largest(s, k) % (4 * run * parts) == 0] if few else []
         tall = [w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1]
-        options: list[tuple[float, str, tuple[int, int, FewRows | None]]] = sorted(
-            (self._few_rows_time(columns, t, item), str(t), (1, t.width, t)) for t in tiles) or [
+        options: list[tuple[float, str, tuple[int, int, FewRows | None]]] = [
+            (time, str(t), (1, t.width, t)) for time, _, t in sorted(
+                (self._few_rows_time(columns, t, item), t.preference, t) for t in tiles)] or [
             (self._warps_time(rows[0], columns, k, m, 32 * m, w, together, 4 * run), f"{32 * m} x {w * together}", (m, w, None))
             for w in cut for m in tall]
         warps, width, shared = self.pick(options)

@@ -17,6 +17,7 @@ from typing import Any
 from tilec.errors import TilecError
 
 WIDTH, LEFT, RIGHT, ROW = 840, 270, 190, 24  # pixels: the whole, labels, texts after the bars, one bar
+USUAL_CONTEXT = 512  # tokens, as `tilec bench decode` has them unless told
 INK, SOFT, OURS, LIMIT, TORCH = "#1f2937", "#d1d5db", "#2563eb", "#111827", "#ea580c"
 
 
@@ -50,6 +51,7 @@ def panels(records: Sequence[Mapping[str, Any]]) -> list[Panel]:
         for row in record["results"]:
             what = [row.get("model"), row.get("shape"), None if row.get("dtype") == "bf16" else row.get("dtype")]
             what += [{True: "causal", False: "full"}.get(row.get("causal", "")), "symbolic" if row.get("symbolic") else None]
+            what += [f"context {n}" if (n := row.get("context", USUAL_CONTEXT)) != USUAL_CONTEXT else None]
             label = ", ".join(filter(None, what))
             if row.get("batch"):
                 label += f", {row['batch']} sequences"

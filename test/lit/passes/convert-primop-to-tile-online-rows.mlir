@@ -20,13 +20,13 @@ module attributes {primop.symbols = {past = array<i64: 0, 63>, seq = array<i64: 
 
 // Attention of many queries is one kernel on tensor cores: rows of queries over the warps, keys and, where nothing varies
 // along both, columns of the head over the four lanes of a row. Rings have as many slots as fit. Programs with the last
-// queries, which see the most keys, start first.
+// queries of any head, which see the most keys, start first.
 // Where all threads copy, a warp takes 32 rows of this narrow head, and 64 keys in each turn.
 // SM89-LABEL: func.func @attention_mul(
 // SM89-SAME: layout = array<i64: 128, 32, 1, 1>, name = "m", walk = "grid", warps = 4 : i64
 // SM89-SAME: lanes_of = "k", layout = array<i64: 64, 4, 2, 1>, name = "n", walk = "loop"
 // SM89-SAME: layout = array<i64: 64, 4, 2, 1>, name = "k", walk = "loop"
-// SM89-SAME: copied, dot = true, order = array<i64: 0, 1>, reversed = array<i64: 1>, stages = 4 : i64, tensor
+// SM89-SAME: copied, dot = true, order = array<i64: 1, 0>, reversed = array<i64: 1>, stages = 4 : i64, tensor
 
 // CHECK-LABEL: func.func @attention_mul(
 // CHECK-SAME: %[[Q:[^:]*]]: memref<2x256x64xbf16>, %[[K:[^:]*]]: memref<2x319x64xbf16>, %[[V:[^:]*]]: memref<2x319x64xbf16>, %[[Y:[^:]*]]: memref<2x256x64xf32>
@@ -34,7 +34,7 @@ module attributes {primop.symbols = {past = array<i64: 0, 63>, seq = array<i64: 
 // CHECK-SAME: layout = array<i64: 128, 64, 1, 1>, name = "m", walk = "grid", warps = 8 : i64
 // CHECK-SAME: lanes_of = "k", layout = array<i64: 64, 4, 2, 1>, name = "n", walk = "loop"
 // CHECK-SAME: layout = array<i64: 128, 4, 2, 1>, name = "k", walk = "loop"
-// CHECK-SAME: order = array<i64: 0, 1>, reversed = array<i64: 1>, stages = 6 : i64, tensor
+// CHECK-SAME: order = array<i64: 1, 0>, reversed = array<i64: 1>, stages = 6 : i64, tensor
 // CHECK: %[[PAST:.*]] = "tile.symbol"() {symbol = "past"}
 // CHECK: %[[SEQ:.*]] = "tile.symbol"() {symbol = "seq"}
 // CHECK: %[[PROGRAM:.*]] = "tile.program_id"() {axis = 1 : i64}

@@ -86,12 +86,12 @@ func.func private @many(%q: tensor<2x?x64xbf16> {primop.kind = "argument", primo
 // CHECK: %[[FIRST:.*]] = affine.apply affine_map<(d0, d1, d2)[s0, s1] -> (s0 - 300)>
 // CHECK: %[[SEEN:.*]] = arith.maxsi %c0, %[[FIRST]]
 // CHECK: %[[BEGIN:.*]] = arith.minsi %[[SEEN]], %[[PAST]]
-// CHECK: %[[TILES:.*]] = arith.divui %{{.*}}, %c1024
-// CHECK: %[[KEYS:.*]] = arith.muli %[[TILES]], %c1024
+// CHECK: %[[TILES:.*]] = arith.divui %{{.*}}, %c512
+// CHECK: %[[KEYS:.*]] = arith.muli %[[TILES]], %c512
 // CHECK: %[[WHOLE:.*]] = arith.addi %[[BEGIN]], %[[KEYS]]
-// CHECK: scf.for %{{.*}} = %[[BEGIN]] to %[[WHOLE]] step %c1024
+// CHECK: scf.for %{{.*}} = %[[BEGIN]] to %[[WHOLE]] step %c512
 // CHECK-NOT: "tile.index"
-// CHECK: scf.for %{{.*}} = %[[WHOLE]] to %[[PAST]] step %c256
+// CHECK: scf.for %{{.*}} = %[[WHOLE]] to %[[PAST]] step %c128
 // CHECK: "tile.index"({{.*}} -> (-d2 + s0 - 1)>}
 // CHECK-NOT: "tile.index"
 // CHECK: return

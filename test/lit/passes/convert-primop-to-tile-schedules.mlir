@@ -140,11 +140,12 @@ func.func private @tensor_cores(%x: tensor<4096x1024xbf16> {primop.kind = "argum
   return %sum : tensor<4096x4096xf32>
 }
 
-// Where the tiles are too few for the multiprocessors, blocks split the depth.
+// Where the tiles are too few for the multiprocessors, blocks of a cluster split the depth: two of them, for 64 clusters of two
+// run at once, but not 32 of four.
 // SM90A-LABEL: func.func @few_tiles(
 // SM90A-SAME: layout = array<i64: 128, 64, 1, 1>, name = "m"
-// SM90A-SAME: layout = array<i64: 128, 4, 2, 1>, name = "n"
-// SM90A-SAME: split = 4 : i64, stages = 4 : i64, tensor
+// SM90A-SAME: layout = array<i64: 64, 4, 2, 1>, name = "n"
+// SM90A-SAME: split = 2 : i64, stages = 6 : i64, tensor
 func.func private @few_tiles(%x: tensor<128x4096xbf16> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (128, 4096)>}, %w: tensor<4096x4096xbf16> {primop.kind = "weight", primop.shape = affine_map<()[n] -> (4096, 4096)>}) -> (tensor<128x4096xf32> {primop.shape = affine_map<()[n] -> (128, 4096)>}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = affine_map<()[n] -> (128, 4096, 4096)>, maps = [#lhs, #rhs]} : (tensor<128x4096xbf16>, tensor<4096x4096xbf16>) -> tensor<128x4096x4096xf32>
   %sum = "primop.sum"(%products) {space = affine_map<()[n] -> (128, 4096, 4096)>, maps = [#all], dims = array<i64: 2>} : (tensor<128x4096x4096xf32>) -> tensor<128x4096xf32>
@@ -171,11 +172,19 @@ func.func private @parts_in_another_order(%x: tensor<4096x1024xbf16> {primop.kin
   return %sum : tensor<4096x2x3x8xf32>
 }
 
-// Few rows take the time of reading the matrix: small tiles, so that every multiprocessor reads, and two blocks on each.
+// Few rows take the time of reading the matrix, which every warp's tensor core does straight from memory: small tiles, so that
+// every multiprocessor reads, whose depth eight warps of a block share, each four lanes of it with runs of 16 bytes, and as
+// many blocks on each as have registers for what is in flight.
 // SM90A-LABEL: func.func @few_rows(
-// SM90A-SAME: layout = array<i64: 64, 32, 1, 1>, name = "m"
-// SM90A-SAME: layout = array<i64: 32, 4, 2, 1>, name = "n"
-// SM90A-SAME: resident = 2 : i64, stages = 9 : i64, tensor
+// SM90A-NOT: stages
+// SM90A-SAME: layout = array<i64: 16, 8, 1, 1>, name = "m"
+// SM90A-SAME: layout = array<i64: 16, 4, 2, 1>, name = "n"
+// SM90A-SAME: lanes_of = "n", layout = array<i64: 512, 32, 8, 1>, name = "k", walk = "loop", warps = 8
+// SM90A-SAME: lanes_of = "m", layout = array<i64: 16, 8, 1, 1>, name = "n_twin"
+// SM90A-SAME: resident = 2 : i64, twin = 1
+// SM90A: %[[PARTS:.*]] = scf.for %{{.*}} -> (vector<16x16x8x1xf32>)
+// SM90A: "tile.dot_twin"({{.*}} -> vector<16x16x8x1xf32>
+// SM90A: "tile.reduce"(%[[PARTS]]) {axes = array<i64: 2>, kind = "add"} : (vector<16x16x8x1xf32>) -> vector<16x16x1x1xf32>
 func.func private @few_rows(%x: tensor<8x4096xbf16> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (8, 4096)>}, %w: tensor<4096x4096xbf16> {primop.kind = "weight", primop.shape = affine_map<()[n] -> (4096, 4096)>}) -> (tensor<8x4096xf32> {primop.shape = affine_map<()[n] -> (8, 4096)>}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = affine_map<()[n] -> (8, 4096, 4096)>, maps = [#lhs, #rhs]} : (tensor<8x4096xbf16>, tensor<4096x4096xbf16>) -> tensor<8x4096x4096xf32>
   %sum = "primop.sum"(%products) {space = affine_map<()[n] -> (8, 4096, 4096)>, maps = [#all], dims = array<i64: 2>} : (tensor<8x4096x4096xf32>) -> tensor<8x4096xf32>
@@ -198,10 +207,10 @@ func.func private @multiply_adds(%x: tensor<4096x1024xf32> {primop.kind = "argum
 // A short one is made in smaller tiles, whose depth blocks of a cluster split, so that more multiprocessors have one: two
 // blocks to each, of half as many threads.
 // SM90A-LABEL: func.func @short_multiply_adds(
-// SM90A-SAME: layout = array<i64: 64, 16, 1, 1>, name = "m", walk = "grid"
+// SM90A-SAME: layout = array<i64: 32, 16, 1, 1>, name = "m", walk = "grid"
 // SM90A-SAME: layout = array<i64: 32, 8, 4, 1>, name = "n", walk = "grid", warps = 4
 // SM90A-SAME: layout = array<i64: 32, 1, 1, 1>, name = "k", walk = "loop"
-// SM90A-SAME: resident = 2 : i64, split = 4 : i64, staged, stages = 6 : i64
+// SM90A-SAME: resident = 2 : i64, split = 2 : i64, staged, stages = 6 : i64
 func.func private @short_multiply_adds(%x: tensor<?x1024xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<1024x1024xf32> {primop.kind = "weight", primop.shape = #square}) -> (tensor<?x1024xf32> {primop.shape = #y}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<?x1024xf32>, tensor<1024x1024xf32>) -> tensor<?x1024x1024xf32>
   %sum = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<?x1024x1024xf32>) -> tensor<?x1024xf32>

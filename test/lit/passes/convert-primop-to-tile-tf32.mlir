@@ -29,12 +29,11 @@ func.func private @product(%x: tensor<?x136xf32> {primop.kind = "argument", prim
   return %y : tensor<?x64xf32>
 }
 
-// Few rows come to a warp straight from memory, in runs of four elements.
+// Few rows come to a warp straight from memory, in runs of four elements, also on Hopper.
 // CHECK-LABEL: func.func @few(
-// HOPPER-SAME: tensor, tf32
-// WARPS-SAME: lanes_of = "n", layout = array<i64: {{[0-9]+}}, 4, 4, 1>, name = "k", walk = "loop"
-// WARPS-SAME: tf32, twin = 1 : i64
-// WARPS: "tile.dot_twin"(
+// CHECK-SAME: lanes_of = "n", layout = array<i64: {{[0-9]+}}, 4, 4, 1>, name = "k", walk = "loop"
+// CHECK-SAME: tf32, twin = 1 : i64
+// CHECK: "tile.dot_twin"(
 func.func private @few(%x: tensor<8x136xf32> {primop.kind = "argument", primop.shape = affine_map<()[s] -> (8, 136)>}, %w: tensor<64x136xf32> {primop.kind = "weight", primop.shape = #w}) -> (tensor<8x64xf32> {primop.shape = affine_map<()[s] -> (8, 64)>}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = affine_map<()[s] -> (8, 64, 136)>, maps = [#lhs, #rhs]} : (tensor<8x136xf32>, tensor<64x136xf32>) -> tensor<8x64x136xf32>
   %y = "primop.sum"(%products) {space = affine_map<()[s] -> (8, 64, 136)>, maps = [#all], dims = array<i64: 2>} : (tensor<8x64x136xf32>) -> tensor<8x64xf32>

@@ -63,15 +63,15 @@ func.func private @depth(%x: tensor<?x40xbf16> {primop.kind = "argument", primop
 }
 
 // 32-bit operands are multiplied without tensor cores, in runs of the depth that are short enough for both of them to fit the
-// registers. Of few rows, a warp takes 8 columns and a deeper part of them, and no more warps are asked for than can have all
-// the registers that a thread can have.
+// registers. Of few rows, a warp takes a deeper part of them, and as many blocks are asked for as have registers for the
+// operands of two turns, alike on the four schedulers of a multiprocessor.
 // CHECK-LABEL: func.func @wide(
 // CHECK-SAME: layout = array<i64: 4, 1, 4, 1>, name = "k"
 // CHECK-NOT: tile.dot_twin
 // CHECK-LABEL: func.func @few(
-// CHECK-SAME: resident = 8 : i64
+// CHECK-SAME: resident = 16 : i64
 // CHECK: "tile.load"({{.*}} -> vector<16x1x64x1xbf16>
-// CHECK: "tile.load"({{.*}} -> vector<1x1x64x8xbf16>
+// CHECK: "tile.load"({{.*}} -> vector<1x1x64x16xbf16>
 // CHECK: "tile.dot_twin"
 func.func private @wide(%x: tensor<?x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<24x64xf32> {primop.kind = "weight", primop.shape = #w}) -> (tensor<?x24xf32> {primop.shape = #y}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<?x64xf32>, tensor<24x64xf32>) -> tensor<?x24x64xf32>

@@ -8,12 +8,12 @@ module attributes {primop.symbols = {n = array<i64: 1, 128>}} {
 module @kernels {
 
 // A kernel with roles has four warps more than its schedule, which only fetch. Tensor maps are its last arguments, in the
-// order of the fetches: rows of the whole buffer, boxes of a tile in rows of 128 bytes.
+// order of the fetches, weights first: rows of the whole buffer, boxes of a tile in rows of 128 bytes.
 // CHECK-LABEL: func.func @product(
-// CHECK-SAME: %[[TABLE:[^:]*]]: memref<1xi64, 1>, %[[XMAP:[^:]*]]: memref<128xi8, 4>, %[[WMAP:[^:]*]]: memref<128xi8, 4>)
+// CHECK-SAME: %[[TABLE:[^:]*]]: memref<1xi64, 1>, %[[WMAP:[^:]*]]: memref<128xi8, 4>, %[[XMAP:[^:]*]]: memref<128xi8, 4>)
 // CHECK-SAME: kernel.block = 256 : i64
-// CHECK-SAME: kernel.tensor_maps = [{argument = 0 : i64, columns = 64 : i64, element = "bf16", height = affine_map<()[s0] -> (128)>, plane_rows = 128 : i64, planes = 1 : i64, rows = 64 : i64, width = 128 : i64}
-// CHECK-SAME: {argument = 1 : i64, {{.*}}height = affine_map<()[s0] -> (96)>, {{.*}}rows = 16 : i64, width = 128 : i64}]
+// CHECK-SAME: kernel.tensor_maps = [{argument = 1 : i64, columns = 64 : i64, element = "bf16", height = affine_map<()[s0] -> (96)>, plane_rows = 96 : i64, planes = 1 : i64, rows = 16 : i64, width = 128 : i64}
+// CHECK-SAME: {argument = 0 : i64, {{.*}}height = affine_map<()[s0] -> (128)>, {{.*}}rows = 64 : i64, width = 128 : i64}]
 
 // A ring is its slots, at a multiple of the 1024 bytes after which the swizzle repeats, and for each slot a barrier that says
 // it is full, of one arrival, and one that says it is empty, of one for each group of 128 threads that computes. One thread
@@ -31,12 +31,15 @@ module @kernels {
 // CHECK-NEXT: "kernel.fence_mbarriers"()
 // CHECK-NOT: kernel.barrier
 // CHECK: %[[WS:.*]] = "kernel.shared"() {align = 1024 : i64, symbol = "ring1"} : () -> memref<2048xbf16, 3>
+// CHECK: %[[WFULL:.*]] = "kernel.shared"() {symbol = "ring1_full"} : () -> memref<2xi64, 3>
+// CHECK: %[[WEMPTY:.*]] = "kernel.shared"() {symbol = "ring1_empty"} : () -> memref<2xi64, 3>
 // CHECK: "kernel.fence_mbarriers"()
 // CHECK-NEXT: }
 // CHECK-NEXT: "kernel.barrier"() : () -> ()
 
-// One thread of the producer fetches: when a slot has been emptied once less often than it was filled, so with the other
-// parity, it says how many bytes come and starts the copy.
+// One thread of the producer fetches weights, which no kernel writes and nobody has to wait for: when a slot has been emptied
+// once less often than it was filled, so with the other parity, it says how many bytes come and starts the copy. One of
+// another warp does so with the rest.
 // CHECK: %[[PRODUCER:.*]] = arith.cmpi uge, %[[THREAD]], %c128
 // CHECK: scf.if %[[PRODUCER]] {
 // CHECK: %[[ONE:.*]] = arith.cmpi eq, %[[THREAD]], %c128
@@ -47,20 +50,25 @@ module @kernels {
 // CHECK: %[[TIMES:.*]] = arith.divui %[[TURN]], %c2
 // CHECK: %[[PARITY:.*]] = arith.remui %[[TIMES]], %c2
 // CHECK: %[[OTHER:.*]] = arith.subi %c1, %[[PARITY]]
-// CHECK: "kernel.mbarrier_wait"(%[[XEMPTY]], %[[SLOT]], %[[OTHER]])
+// CHECK: "kernel.mbarrier_wait"(%[[WEMPTY]], %[[SLOT]], %[[OTHER]])
+// CHECK: "kernel.mbarrier_expect"(%[[WFULL]], %[[SLOT]]) {bytes = 2048 : i64}
+// CHECK: %[[AT:.*]] = arith.muli %[[SLOT]], %c1024
+// CHECK: "kernel.tma_load"(%[[WFULL]], %[[SLOT]], %[[WMAP]], %[[K]], %[[COLUMN:.*]], %c0, %[[WS]], %[[AT]]) {constant = true, element = bf16}
+// CHECK-NOT: "kernel.tma_load"
+// CHECK: %[[OTHERS:.*]] = arith.cmpi eq, %[[THREAD]], %c160
+// CHECK: scf.if %[[OTHERS]] {
+// CHECK: scf.for %[[K:.*]] = %c0 to %c128 step %c64 {
+// CHECK: "kernel.mbarrier_wait"(%[[XEMPTY]], %[[SLOT:.*]], %{{.*}})
 // CHECK: "kernel.mbarrier_expect"(%[[XFULL]], %[[SLOT]]) {bytes = 8192 : i64}
-// CHECK: %[[AT:.*]] = arith.muli %[[SLOT]], %c4096
-// CHECK: "kernel.tma_load"(%[[XFULL]], %[[SLOT]], %[[XMAP]], %[[K]], %[[ROW:.*]], %c0, %[[XS]], %[[AT]]) {element = bf16}
-// CHECK: "kernel.mbarrier_wait"
-// CHECK: "kernel.mbarrier_expect"({{.*}}) {bytes = 2048 : i64}
-// CHECK: "kernel.tma_load"({{.*}}, %[[WMAP]], %[[K]], %{{.*}}, %c0, %[[WS]], %{{.*}})
+// CHECK: "kernel.tma_load"(%[[XFULL]], %[[SLOT]], %[[XMAP]], %[[K]], %{{.*}}, %c0, %[[XS]], %{{.*}}) {element = bf16}
+// CHECK-NOT: "kernel.tma_load"
 
 // The others wait for the slots and multiply. Loops carry the accumulators one by one, in the order of the instruction: for
 // every 8 columns two neighbours of a row, and those of the row 8 further.
 // CHECK: } else {
 // CHECK: scf.for %[[K:.*]] = %c0 to %c128 step %c64 iter_args(%[[R0:[^,]*]] = %{{[^,]*}}, %[[R1:[^,]*]] = %{{[^,]*}}, %[[R2:[^,]*]] = %{{[^,]*}}, %[[R3:[^,]*]] = %{{[^,]*}}, %[[R4:[^,]*]] =
 // CHECK: "kernel.mbarrier_wait"(%[[XFULL]], %[[SLOT:.*]], %[[PARITY:.*]])
-// CHECK: "kernel.mbarrier_wait"(%{{.*}}, %[[SLOT]], %[[PARITY]])
+// CHECK: "kernel.mbarrier_wait"(%[[WFULL]], %[[SLOT]], %[[PARITY]])
 // CHECK: %[[SUM:.*]]:8 = "kernel.wgmma"(%[[XS]], %{{.*}}, %[[WS]], %{{.*}}, %[[R0]], %[[R1]], %[[R4]], %{{[^,]*}}, %[[R2]], %[[R3]], %{{.*}}) {columns = 16 : i64, depth = 64 : i64, element = bf16, lhs_rows = 64 : i64, {{.*}}rhs_rows = 16 : i64}
 
 // One thread of a group of four warps gives slots back, when the products that read them have ended: one wait for both.
@@ -259,6 +267,9 @@ module @kernels {
 // CHECK: %[[WORD:.*]] = arith.trunci %[[LONG]] : i64 to i32
 // CHECK: %[[N:.*]] = arith.index_castui %[[WORD]] : i32 to index
 // CHECK: scf.for
+// CHECK-COUNT-2: "kernel.tma_load"({{.*}}) {constant = true, element = bf16}
+// CHECK: scf.for
+// CHECK: "kernel.tma_load"({{.*}}) {element = bf16}
 // CHECK-NOT: loop_annotation
 // CHECK: } else {
 // CHECK: scf.for
@@ -297,6 +308,61 @@ func.func @together(%x: memref<128x128xbf16>, %w: memref<8x128xbf16>, %v: memref
     %sum = arith.addf %sums#0, %sums#1 : vector<64x8x1xf32>
     "tile.store"(%sum, %y, %i, %c0, %c0, %n) {map = affine_map<(m, n, k)[s] -> (m, n)>, mask = affine_map<(m, n, k)[s] -> (s - m - 1)>} : (vector<64x8x1xf32>, memref<128x8xf32>, index, index, index, index) -> ()
   }
+  return
+}
+
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (64)>, layout = array<i64: 64, 32, 1, 1>, walk = "grid", warps = 4 : i64}
+#d = {name = "d", extent = affine_map<() -> (16)>, layout = array<i64: 16, 4, 2, 1>, walk = "loop", lanes_of = "t"}
+#t = {name = "t", extent = affine_map<() -> (16)>, layout = array<i64: 16, 4, 2, 1>, walk = "loop"}
+
+module {
+module @kernels {
+
+// Two products run side by side, and what is computed from the first one waits for that alone. Where a product is said to have
+// been made, no other wait is needed, and none after a loop of them.
+// CHECK-LABEL: func.func @side_by_side(
+// CHECK: scf.for
+// CHECK: %[[FIRST:.*]]:8 = "kernel.wgmma"(
+// CHECK-NEXT: %[[SECOND:.*]]:8 = "kernel.wgmma"(
+// CHECK-NEXT: %[[SCORES:.*]]:8 = "kernel.wgmma_wait"(%[[FIRST]]#0, {{.*}}) {running = 1 : i64}
+// CHECK-NEXT: vector.from_elements %[[SCORES]]#0, %[[SCORES]]#1
+// CHECK: "kernel.warp_reduce"
+// CHECK: %[[MIXED:.*]]:8 = "kernel.wgmma_wait"(%[[SECOND]]#0, {{.*}}) {running = 0 : i64}
+// CHECK-NEXT: vector.from_elements %[[MIXED]]#0, %[[MIXED]]#1
+// CHECK-NOT: "kernel.wgmma_wait"
+// CHECK: return
+func.func @side_by_side(%q: memref<64x16xbf16>, %k: memref<16x16xbf16>, %v: memref<16x16xbf16>, %y: memref<64x16xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "read", "write"], tile.schedule = {axes = [#m, #d, #t], order = array<i64>, unroll = 1 : i64, dot = true, tensor, stages = 1 : i64}} {
+  %qs = "tile.ring"() : () -> memref<1x64x16xbf16, 3>
+  %ks = "tile.ring"() : () -> memref<1x16x16xbf16, 3>
+  %vs = "tile.ring"() : () -> memref<1x16x16xbf16, 3>
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %c64 = arith.constant 64 : index
+  %none = arith.constant dense<0.0> : vector<64x1x16xf32>
+  %zeros = arith.constant dense<0.0> : vector<64x16x1xf32>
+  %before = arith.constant dense<1.0> : vector<64x1x16xbf16>
+  "tile.fetch"(%qs, %c0, %q, %c0, %c0, %c0) {rows = array<i64: 0>, column = 1 : i64, map = affine_map<(m, d, t) -> (m, d)>} : (memref<1x64x16xbf16, 3>, index, memref<64x16xbf16>, index, index, index) -> ()
+  "tile.fetch"(%ks, %c0, %k, %c0, %c0, %c0) {rows = array<i64: 2>, column = 1 : i64, map = affine_map<(m, d, t) -> (t, d)>} : (memref<1x16x16xbf16, 3>, index, memref<16x16xbf16>, index, index, index) -> ()
+  "tile.fetch"(%vs, %c0, %v, %c0, %c0, %c0) {rows = array<i64: 2>, column = 1 : i64, map = affine_map<(m, d, t) -> (t, d)>} : (memref<1x16x16xbf16, 3>, index, memref<16x16xbf16>, index, index, index) -> ()
+  %queries = "tile.await"(%qs, %c0) : (memref<1x64x16xbf16, 3>, index) -> memref<64x16xbf16, 3>
+  %keys = "tile.await"(%ks, %c0) : (memref<1x16x16xbf16, 3>, index) -> memref<16x16xbf16, 3>
+  %values = "tile.await"(%vs, %c0) : (memref<1x16x16xbf16, 3>, index) -> memref<16x16xbf16, 3>
+  %all = scf.for %turn = %c0 to %c64 step %c16 iter_args(%so_far = %zeros) -> vector<64x16x1xf32> {
+    %product = "tile.dot_shared"(%queries, %keys, %none) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 2>} : (memref<64x16xbf16, 3>, memref<16x16xbf16, 3>, vector<64x1x16xf32>) -> vector<64x1x16xf32>
+    %mix = "tile.dot_shared"(%before, %values, %so_far) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>, transposed = true} : (vector<64x1x16xbf16>, memref<16x16xbf16, 3>, vector<64x16x1xf32>) -> vector<64x16x1xf32>
+    %scores = "tile.made"(%product) {running = 1 : i64} : (vector<64x1x16xf32>) -> vector<64x1x16xf32>
+    %sums = "tile.reduce"(%scores) {kind = "add", axes = array<i64: 2>} : (vector<64x1x16xf32>) -> vector<64x1x1xf32>
+    %mixed = "tile.made"(%mix) {running = 0 : i64} : (vector<64x16x1xf32>) -> vector<64x16x1xf32>
+    %factor = vector.broadcast %sums : vector<64x1x1xf32> to vector<64x16x1xf32>
+    %result = arith.mulf %mixed, %factor : vector<64x16x1xf32>
+    scf.yield %result : vector<64x16x1xf32>
+  }
+  "tile.store"(%all, %y, %c0, %c0, %c0) {map = affine_map<(m, d, t) -> (m, d)>} : (vector<64x16x1xf32>, memref<64x16xf32>, index, index, index) -> ()
   return
 }
 

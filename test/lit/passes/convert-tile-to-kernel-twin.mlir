@@ -176,3 +176,57 @@ func.func @product_of_f32(%x: memref<16x16xf32>, %w: memref<9x16xf32>, %y: memre
 
 }
 }
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (16)>, layout = array<i64: 16, 8, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (8)>, layout = array<i64: 8, 4, 2, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 8, 8, 1>, walk = "loop", lanes_of = "n", warps = 2 : i64}
+#twin = {name = "n_twin", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m"}
+
+module {
+module @kernels {
+
+// Two warps share the depth, each four lanes of it. They exchange what they have summed, and the first one stores all of it.
+// CHECK-LABEL: func.func @parts(
+// CHECK-SAME: %[[X:[^:]*]]: memref<1024xbf16, 1>, %[[W:[^:]*]]: memref<512xbf16, 1>, %[[Y:[^:]*]]: memref<128xf32, 1>
+// CHECK-SAME: kernel.block = 64 : i64
+// CHECK: %[[THREAD:.*]] = "kernel.thread_id"()
+// CHECK: %[[QUARTER:.*]] = arith.remui %[[THREAD]], %c4
+// CHECK: %[[WARP:.*]] = arith.divui %[[THREAD]], %c32
+// CHECK: %[[EARLIER:.*]] = arith.muli %[[WARP]], %c4
+// CHECK: %[[LANE:.*]] = arith.addi %[[QUARTER]], %[[EARLIER]]
+// CHECK: %[[DEPTH:.*]] = arith.muli %[[LANE]], %c8
+// CHECK: %[[AT:.*]] = affine.apply affine_map<()[s0, s1] -> (s0 * 64 + s1)>()[%{{.*}}, %[[DEPTH]]]
+// CHECK: "kernel.load_global"(%[[X]], %[[AT]])
+// CHECK: "kernel.mma"
+// CHECK: %[[SUM:.*]]:4 = "kernel.mma"
+// CHECK-NOT: "kernel.warp_reduce"
+// CHECK: %[[PLACE:.*]] = arith.divui %[[LANE]], %c4
+// CHECK: %[[OWN:.*]] = arith.addi %[[ALL:.*]], %[[PLACE]]
+// CHECK: %[[PARTS:.*]] = "kernel.shared"() {symbol = "exchange0"} : () -> memref<256xf32, 3>
+// CHECK: "kernel.store_shared"(%[[SUM]]#0, %[[PARTS]], %[[OWN]])
+// CHECK-COUNT-3: "kernel.store_shared"
+// CHECK: "kernel.barrier"()
+// CHECK: %[[ONE:.*]] = "kernel.load_shared"(%[[PARTS]], %[[ALL]])
+// CHECK: %[[NEXT:.*]] = arith.addi %[[ALL]], %c1
+// CHECK: %[[OTHER:.*]] = "kernel.load_shared"(%[[PARTS]], %[[NEXT]])
+// CHECK: arith.addf %[[ONE]], %[[OTHER]]
+// CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[PLACE]], %c0
+// CHECK-NEXT: scf.if %[[FIRST]] {
+// CHECK-COUNT-2: "kernel.store_global"(%{{.*}}, %[[Y]],
+// CHECK-NOT: "kernel.store_global"
+// CHECK: return
+func.func @parts(%x: memref<16x64xbf16>, %w: memref<8x64xbf16>, %y: memref<16x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true, twin = 1 : i64}} {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<16x8x2x1xf32>
+  %rows = "tile.load"(%x, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, k)>} : (memref<16x64xbf16>, index, index, index, index) -> vector<16x1x64x1xbf16>
+  %columns = "tile.load"(%w, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (t, k)>} : (memref<8x64xbf16>, index, index, index, index) -> vector<1x1x64x8xbf16>
+  %parts = "tile.dot_twin"(%rows, %columns, %zeros) {column = 1 : i64, twin = 3 : i64, depth = 2 : i64} : (vector<16x1x64x1xbf16>, vector<1x1x64x8xbf16>, vector<16x8x2x1xf32>) -> vector<16x8x2x1xf32>
+  %product = "tile.reduce"(%parts) {kind = "add", axes = array<i64: 2>} : (vector<16x8x2x1xf32>) -> vector<16x8x1x1xf32>
+  "tile.store"(%product, %y, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, n)>} : (vector<16x8x1x1xf32>, memref<16x8xf32>, index, index, index, index) -> ()
+  return
+}
+
+}
+}

@@ -53,6 +53,51 @@ func.func @arms(%x: memref<64xf32, 1>, %w: memref<64xf32, 1>, %y: memref<64xf32,
   return
 }
 
+// Copies of weights by threads that only fetch need not wait. Those of another warp, which read what kernels write, do, and so
+// do the threads that compute before they store: each arm of the roles has its own wait.
+// CHECK-LABEL: func.func @roles(
+// CHECK-SAME: %[[WMAP:[^:]*]]: memref<128xi8, 4>, %[[XMAP:[^:]*]]: memref<128xi8, 4>)
+// CHECK: "kernel.launch_dependents"
+// CHECK-NOT: "kernel.grid_wait"
+// CHECK: scf.if %[[PRODUCER:.*]] {
+// CHECK-NOT: "kernel.grid_wait"
+// CHECK: "kernel.tma_load"(%{{.*}}, %{{.*}}, %[[WMAP]], {{.*}}) {constant = true, element = bf16}
+// CHECK: }
+// CHECK: "kernel.grid_wait"
+// CHECK-NEXT: scf.if
+// CHECK-NEXT: "kernel.tma_load"(%{{.*}}, %{{.*}}, %[[XMAP]], {{.*}}) {element = bf16}
+// CHECK-NOT: "kernel.grid_wait"
+// CHECK: } else {
+// CHECK-NEXT: "kernel.mbarrier_wait"
+// CHECK-NEXT: "kernel.grid_wait"
+// CHECK-NEXT: "kernel.store_global"
+// CHECK-NOT: "kernel.grid_wait"
+// CHECK: return
+func.func @roles(%y: memref<64xf32, 1>, %symbols: memref<1xi64, 1>, %wmap: memref<128xi8, 4>, %xmap: memref<128xi8, 4>) attributes {kernel.block = 256 : i64, tile.arguments = ["write"]} {
+  %thread = "kernel.thread_id"() : () -> index
+  %c0 = arith.constant 0 : index
+  %c128 = arith.constant 128 : index
+  %c160 = arith.constant 160 : index
+  %one = arith.constant 1.0 : f32
+  %ring = "kernel.shared"() {symbol = "ring", align = 1024 : i64} : () -> memref<4096xbf16, 3>
+  %full = "kernel.shared"() {symbol = "full"} : () -> memref<1xi64, 3>
+  %producer = arith.cmpi uge, %thread, %c128 : index
+  scf.if %producer {
+    %weights = arith.cmpi eq, %thread, %c128 : index
+    scf.if %weights {
+      "kernel.tma_load"(%full, %c0, %wmap, %c0, %c0, %c0, %ring, %c0) {constant = true, element = bf16} : (memref<1xi64, 3>, index, memref<128xi8, 4>, index, index, index, memref<4096xbf16, 3>, index) -> ()
+    }
+    %others = arith.cmpi eq, %thread, %c160 : index
+    scf.if %others {
+      "kernel.tma_load"(%full, %c0, %xmap, %c0, %c0, %c0, %ring, %c0) {element = bf16} : (memref<1xi64, 3>, index, memref<128xi8, 4>, index, index, index, memref<4096xbf16, 3>, index) -> ()
+    }
+  } else {
+    "kernel.mbarrier_wait"(%full, %c0, %c0) : (memref<1xi64, 3>, index, index) -> ()
+    "kernel.store_global"(%one, %y, %thread) : (f32, memref<64xf32, 1>, index) -> ()
+  }
+  return
+}
+
 // Symbols change only between runs and are read early; a loop that reads what kernels write is waited for as a whole.
 // CHECK-LABEL: func.func @loop(
 // CHECK: "kernel.load_global"(%{{.*}}) {cache = "plain"} : (memref<1xi64, 1>

@@ -26,7 +26,7 @@
 module attributes {primop.symbols = {seq = array<i64: 1, 64>}} {
 
 // The kernel is text for the assembler inside the module that calls it: its block size, with threads that only fetch, and
-// after the wait for earlier kernels their copies; products of the others, and the function of the epilogue.
+// their copies, those of weights before the wait for earlier kernels; products of the others, and the function of the epilogue.
 // CHECK: call @main_main_linear(
 // CHECK: gpu.binary @kernels
 // CHECK-SAME: .target sm_90a
@@ -34,7 +34,9 @@ module attributes {primop.symbols = {seq = array<i64: 1, 64>}} {
 // CHECK-SAME: .reqntid 256, 1, 1
 // CHECK-SAME: griddepcontrol.launch_dependents;
 // CHECK-SAME: mbarrier.init
+// CHECK-SAME: cp.async.bulk.tensor.{{[^;]*}} [%{{[^;]*}}, [%[[WEIGHTS:[^,]*]],
 // CHECK-SAME: griddepcontrol.wait;
+// CHECK-NOT: [%[[WEIGHTS]],
 // CHECK-SAME: cp.async.bulk.tensor
 // CHECK-SAME: wgmma.mma_async
 // CHECK-SAME: ex2.approx.f32

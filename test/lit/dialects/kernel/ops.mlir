@@ -95,12 +95,14 @@ func.func @some_threads() {
 }
 
 // Barriers in shared memory have numbers. Threads arrive, copies count their bytes, and phases alternate in parity.
+// A copy says of what it reads whether no kernel writes it.
 // CHECK-LABEL: func.func @copies
 // CHECK-SAME: %[[BARRIERS:[^:]*]]: memref<3xi64, 3>, %[[MAP:[^:]*]]: memref<128xi8, 4>, %[[RING:[^:]*]]: memref<4096xbf16, 3>, %[[I:[^:]*]]: index
 // CHECK: "kernel.mbarrier_init"(%[[BARRIERS]], %[[I]]) {count = 2 : i64}
 // CHECK: "kernel.fence_mbarriers"()
 // CHECK: "kernel.mbarrier_expect"(%[[BARRIERS]], %[[I]]) {bytes = 8192 : i64}
 // CHECK: "kernel.tma_load"(%[[BARRIERS]], %[[I]], %[[MAP]], %[[I]], %[[I]], %[[I]], %[[RING]], %[[I]]) {element = bf16}
+// CHECK: "kernel.tma_load"(%[[BARRIERS]], %[[I]], %[[MAP]], %[[I]], %[[I]], %[[I]], %[[RING]], %[[I]]) {constant = true, element = bf16}
 // CHECK: "kernel.mbarrier_arrive"(%[[BARRIERS]], %[[I]])
 // CHECK: "kernel.mbarrier_wait"(%[[BARRIERS]], %[[I]], %[[I]])
 func.func @copies(%barriers: memref<3xi64, 3>, %map: memref<128xi8, 4>, %ring: memref<4096xbf16, 3>, %i: index) {
@@ -108,6 +110,7 @@ func.func @copies(%barriers: memref<3xi64, 3>, %map: memref<128xi8, 4>, %ring: m
   "kernel.fence_mbarriers"() : () -> ()
   "kernel.mbarrier_expect"(%barriers, %i) {bytes = 8192 : i64} : (memref<3xi64, 3>, index) -> ()
   "kernel.tma_load"(%barriers, %i, %map, %i, %i, %i, %ring, %i) {element = bf16} : (memref<3xi64, 3>, index, memref<128xi8, 4>, index, index, index, memref<4096xbf16, 3>, index) -> ()
+  "kernel.tma_load"(%barriers, %i, %map, %i, %i, %i, %ring, %i) {constant = true, element = bf16} : (memref<3xi64, 3>, index, memref<128xi8, 4>, index, index, index, memref<4096xbf16, 3>, index) -> ()
   "kernel.mbarrier_arrive"(%barriers, %i) : (memref<3xi64, 3>, index) -> ()
   "kernel.mbarrier_wait"(%barriers, %i, %i) : (memref<3xi64, 3>, index, index) -> ()
   return

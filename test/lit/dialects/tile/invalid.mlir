@@ -253,3 +253,20 @@ func.func @dot_shared(%a: memref<64x32xbf16, 3>, %p: vector<64x1x48xbf16>, %b: m
   %result = "tile.dot_shared"(%a, %b, %acc) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<64x32xbf16, 3>, memref<16x32xbf16, 3>, vector<64x16x1xf32>) -> vector<64x16x1xf16>
   return
 }
+
+// -----
+
+// A product that has been made is the one that was started, and says how many others may still run.
+func.func @made(%product: vector<64x16x1xf32>) {
+  // expected-error@+1 {{'tile.made' op result must have the type of value, vector<64x16x1xf32>, but has vector<64x16x1xbf16>}}
+  %narrow = "tile.made"(%product) {running = 0 : i64} : (vector<64x16x1xf32>) -> vector<64x16x1xbf16>
+  return
+}
+
+// -----
+
+func.func @running(%product: vector<64x16x1xf32>) {
+  // expected-error@+1 {{'tile.made' op attribute "running" is expected but not provided}}
+  %made = "tile.made"(%product) : (vector<64x16x1xf32>) -> vector<64x16x1xf32>
+  return
+}
