@@ -1,133 +1,29 @@
 """A tile is spread over registers (and threads) the same way on every target; this is that way, written once.
 
 By the layout of its axes a tile becomes fragments: one short vector per register coordinate, holding a box of
-neighbouring elements. Elementwise ops, broadcasts, reductions inside a thread, loop-carried values and address
-arithmetic are then the same for a CPU core and for a GPU thread. A target's lowering derives from `FragmentLowering`
-and says how memory is read and written, what a thread's position is, and what instruction a dot product is.
-
-Worked example: axes m (tile 8, vector 1) and n (tile 32, vector 16). A vector<8x32xf32> becomes sixteen vector<16xf32>
-at coordinates (0..7, 0..1); a vector<8x1xf32> becomes eight scalars, each of them splat where it meets the former.
+neighbouring elements. Elementwise ops and broadcasts (`fragment_values.py`), address arithmetic (`accesses.py`), reductions
+inside a thread and loop-carried values are then the same for a CPU core and for a GPU thread. A target's lowering derives
+from `FragmentLowering` and says how memory is read and written, what a thread's position is, and what instruction a dot
+product is.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from math import gcd, prod
+from collections.abc import Callable, Iterator
+from math import prod
 
 from mlir import ir
-from mlir.dialects import affine, arith, scf, vector
+from mlir.dialects import scf, vector
 
-from tilec.dialects import primop, tile
-from tilec.dialects.index_expr import (
-    Atom,
-    Dim,
-    Linear,
-    Symbol,
-    dim,
-    linear,
-    make_map,
-    map_results,
-    substitute,
-)
-from tilec.dialects.schedule import Axis, Schedule
-from tilec.pipelines.layouts import Coordinates, Fragments, Layout, combiner, have_one_sign, shifted, step_of
+from tilec.dialects import tile
+from tilec.pipelines.accesses import Accesses
+from tilec.pipelines.layouts import Coordinates, Fragments, Layout, combiner
 from tilec.pipelines.passes import PassFailure
-from tilec.pipelines.primop.structure import offset_of
 
 
-class FragmentLowering(ABC):
+class FragmentLowering(Accesses):
     """Rewrites the body of one tile function into ops on fragments at the current insertion point."""
-
-    masks_by_element = False  # whether a mask that may differ inside a vector costs an access for each element
-
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = schedule
-        # What a thread's first element along each axis is a multiple of, 0 if it is 0.
-        self.units = tuple(a.vector if a.threads > 1 else 0 if a.extent == linear(a.tile) else a.tile for a in schedule.axes)
-        self.scalars: dict[ir.Value, ir.Value] = {}
-        self.tiles: dict[ir.Value, Fragments] = {}
-        self.memo: list[dict[object, ir.Value]] = [{}]
-        self.depth = 0  # loops around the current op
-
-    # What a target says -------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def load(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type) -> ir.Value:
-        """Reads a scalar or a vector at element `offset` (value + constant) of a buffer."""
-
-    @abstractmethod
-    def load_masked(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, mask: ir.Value,
-                    otherwise: ir.Value) -> ir.Value:
-        """As `load`, for a vector whose elements exist where `mask` is true."""
-
-    @abstractmethod
-    def store(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int]) -> None:
-        """Writes a scalar or a vector."""
-
-    @abstractmethod
-    def store_masked(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int], mask: ir.Value) -> None:
-        """Writes the elements of a vector whose mask is true."""
-
-    @abstractmethod
-    def program_id(self, axis: int) -> ir.Value:
-        """This program's coordinate along a grid axis, an index."""
-
-    @abstractmethod
-    def symbol(self, name: str) -> ir.Value:
-        """The value of a module symbol, an index."""
-
-    @abstractmethod
-    def thread(self, axis: int) -> ir.Value | None:
-        """This thread's coordinate along an axis, None where there is one thread."""
-
-    @abstractmethod
-    def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int], by_lanes: list[int],
-                       dealt: Sequence[int]) -> dict[Coordinates, ir.Value]:
-        """Combines values over the threads of a program along some axes; all of them get the result, or with `dealt` those
-        that store it (see tile.Reduce). Only along those in `by_lanes` do the lanes of a warp have different values."""
-
-    @abstractmethod
-    def reduce_online(self, ops: list[tile.ReduceOnline]) -> list[Fragments]:
-        """Sums of parts with one common maximum (see the op), over the threads of a program."""
-
-    @abstractmethod
-    def alloc(self, kind: ir.Type) -> ir.Value:
-        """Memory of the program."""
-
-    @abstractmethod
-    def barrier(self) -> None:
-        """All threads of the program meet."""
-
-    @abstractmethod
-    def dot(self, op: tile.Dot, lhs: Fragments, rhs: Fragments, acc: Fragments) -> Fragments:
-        """Multiplies and accumulates."""
-
-    def stores(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
-        """Whether this thread is the one to write a fragment that was dealt to it; None where `owns` says it all."""
-        return None
-
-    def needs(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
-        """Whether this thread has a use for a fragment of what is read; None where it may have one for all."""
-        return None
-
-    def lower_shares(self, ops: list[ir.OpView]) -> bool:
-        """Lowers what is left of a block for each share of the fragments by itself; False if nothing asks for that."""
-        return False
-
-    def share(self, registers: Coordinates) -> Callable[[Coordinates], bool] | None:
-        """Which fragments of a tile belong to the share that is lowered; None for all."""
-        return None
-
-    def end_block(self) -> None:
-        """What must stand at the end of a function and of an arm of a branch."""
-        return
-
-    def owns(self, shape: Sequence[int]) -> ir.Value | None:
-        """Whether this thread is the one to write a tile that others hold as well; None where all do or it is alone."""
-        return None
 
     # The walk -----------------------------------------------------------------------------------------------------
 
@@ -224,109 +120,7 @@ class FragmentLowering(ABC):
             else:
                 self.scalars[value] = next(remaining)
 
-    def _scope(self) -> _Scope:
-        return _Scope(self.memo)
-
-    def remember(self, key: object, make: Callable[[], ir.Value]) -> ir.Value:
-        """The value made for `key` in this block or one around it."""
-        for known in reversed(self.memo):
-            if key in known:
-                return known[key]
-        self.memo[-1][key] = make()
-        return self.memo[-1][key]
-
-    # Tiles and fragments ------------------------------------------------------------------------------------------
-
-    def layout(self, shape: Sequence[int]) -> Layout:
-        """The layout of a tile shape. An axis of size 1 is held by every thread; one of the number of threads, singly, as is
-        one of the number of warps by all lanes of each."""
-        axes = self.schedule.axes
-        for axis, size in zip(axes, shape, strict=True):
-            if size not in (1, axis.tile, axis.threads, axis.warps):
-                raise PassFailure(f"axis {axis.name} has tiles of {axis.tile}, but a tile of size {size} is used",
-                                  ir.Location.current)
-        whole = [n == a.tile for a, n in zip(axes, shape, strict=True)]
-        registers = tuple(a.registers if w else 1 for a, w in zip(axes, whole, strict=True))
-        return Layout(registers, tuple(a.vector if w else 1 for a, w in zip(axes, whole, strict=True)), self.share(registers))
-
-    @staticmethod
-    def fragment_type(layout: Layout, element: ir.Type) -> ir.Type:
-        return ir.VectorType.get([layout.length], element) if layout.length > 1 else element
-
-    def splat(self, value: ir.Value, length: int) -> ir.Value:
-        """A scalar in every element of a vector; the scalar itself for length 1."""
-        return vector.broadcast(ir.VectorType.get([length], value.type), value) if length > 1 else value
-
-    def constant(self, value: float | int, kind: ir.Type) -> ir.Value:
-        """A constant of a scalar or vector type."""
-        element = ir.VectorType(kind).element_type if isinstance(kind, ir.VectorType) else kind
-        attribute = ir.FloatAttr.get(element, float(value)) if str(element) in primop.FLOATS else \
-            ir.IntegerAttr.get(element, int(value))
-        if isinstance(kind, ir.VectorType):
-            return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, attribute))
-        return arith.constant(kind, attribute)
-
-    def _lower_elementwise(self, op: ir.OpView) -> Fragments:
-        result = op.results[0].type
-        layout = self.layout(result.shape)
-        kind = self.fragment_type(layout, result.element_type)
-        if op.operation.name == "arith.constant":
-            splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
-            attribute = ir.DenseElementsAttr.get_splat(kind, splat) if layout.length > 1 else splat
-            value = arith.constant(kind, attribute)
-            return Fragments(layout, result.element_type, dict.fromkeys(layout.coordinates(), value))
-        operands = [self.tiles[v] for v in op.operands]
-        attributes = {a: op.operation.attributes[a] for a in op.operation.attributes}
-        values = {c: ir.Operation.create(op.operation.name, results=[kind], operands=[t.values[c] for t in operands],
-                                         attributes=attributes).results[0]
-                  for c in layout.coordinates()}
-        return Fragments(layout, result.element_type, values)
-
-    def _lower_broadcast(self, op: ir.OpView) -> Fragments:
-        source = self.tiles[op.operands[0]]
-        return self.broadcast(source, self.layout(op.results[0].type.shape))
-
-    def broadcast(self, source: Fragments, layout: Layout) -> Fragments:
-        """Repeats a tile along the axes where it has size 1."""
-        known: dict[Coordinates, ir.Value] = {}
-        values = {}
-        for c in layout.coordinates():
-            at = tuple(0 if r == 1 else i for i, r in zip(c, source.layout.registers, strict=True))
-            if at not in known:
-                known[at] = self._widen(source.values[at], source.layout.box, layout.box)
-            values[c] = known[at]
-        return Fragments(layout, source.element, values)
-
-    def _widen(self, value: ir.Value, old: Coordinates, new: Coordinates) -> ir.Value:
-        """A fragment with box `old` repeated to box `new`."""
-        if old == new:
-            return value
-        if prod(old) == 1:
-            return self.splat(value, prod(new))
-        order = []
-        for position in itertools.product(*map(range, new)):
-            flat = 0
-            for p, n in zip(position, old, strict=True):
-                flat = flat * n + (p if n > 1 else 0)
-            order.append(flat)
-        return vector.shuffle(value, value, order)
-
-    def _lower_reverse(self, op: tile.Reverse) -> Fragments:
-        source, axis = self.tiles[op.value], self.schedule.axes[op.axis]
-        if axis.threads > 1:
-            raise PassFailure(f"axis {axis.name} is reversed, but spread over {axis.threads} threads", op.operation.location)
-        registers, box = source.layout.registers[op.axis], source.layout.box
-        order = []
-        for position in source.layout.inside():
-            flat = 0
-            for i, (p, n) in enumerate(zip(position, box, strict=True)):
-                flat = flat * n + (n - 1 - p if i == op.axis else p)
-            order.append(flat)
-        values = {}
-        for at in source.layout.coordinates():
-            value = source.values[tuple(registers - 1 - x if i == op.axis else x for i, x in enumerate(at))]
-            values[at] = vector.shuffle(value, value, order) if box[op.axis] > 1 else value
-        return Fragments(source.layout, source.element, values)
+    # Reductions inside a thread -----------------------------------------------------------------------------------
 
     def _lower_reduces(self, ops: list[tile.Reduce]) -> None:
         """Reductions of one kind along the same axes, one after the other: what they exchange between threads is shared."""
@@ -380,252 +174,6 @@ class FragmentLowering(ABC):
             result = combine(result, vector.extract(value, [], [i]))
         return result
 
-    # Memory -------------------------------------------------------------------------------------------------------
-
-    def _elements(self, expr: Linear, layout: Layout, at: Coordinates) -> list[Linear]:
-        """An index expression at every element of a fragment, in terms of the thread's first element along every axis."""
-        base = tuple(i * axis.neighbours * axis.vector for i, axis in zip(at, self.schedule.axes, strict=True))
-        steps = [tuple(b + i for b, i in zip(base, inside, strict=True)) for inside in layout.inside()]
-        return [shifted(expr, step, self.units) for step in steps]
-
-    def _origin(self, op: ir.OpView, shape: Sequence[int]) -> tuple[list[ir.Value], list[ir.Value]]:
-        """The first element of this thread along every axis, and the symbols, as values."""
-        rank = len(self.schedule.axes)
-        values = [self.scalars[v] for v in op.origin]
-        origins = values[:rank]
-        for i, axis in enumerate(self.schedule.axes):
-            thread = self.thread(i) if axis.threads > 1 and shape[i] > 1 else None
-            if thread is not None:
-                origin = origins[i]
-                origins[i] = self.remember(("origin", i, origin), functools.partial(self._moved, origin, thread, axis))
-        return origins, values[rank:]
-
-    def _moved(self, origin: ir.Value, thread: ir.Value, axis: Axis) -> ir.Value:
-        """Where the elements of a thread begin: those of a warp are one run."""
-        if axis.warps > 1 and axis.registers > 1:
-            neighbours = self.constant(axis.neighbours, ir.IndexType.get())
-            warp = self._scaled(arith.divui(thread, neighbours), axis.registers * axis.neighbours)
-            thread = arith.addi(warp, arith.remui(thread, neighbours))
-        return arith.addi(origin, self._scaled(thread, axis.vector))
-
-    def _not_negative(self, value: ir.Value) -> ir.Value:
-        return arith.cmpi(arith.CmpIPredicate.sge, value, self.constant(0, ir.IndexType.get()))
-
-    def _scaled(self, value: ir.Value, factor: int) -> ir.Value:
-        return arith.muli(value, self.constant(factor, ir.IndexType.get())) if factor != 1 else value
-
-    def apply(self, expr: Linear, origins: list[ir.Value], symbols: list[ir.Value]) -> ir.Value:
-        """An index expression as a value."""
-        used_dims = sorted({a.position for a in expr.atoms() if isinstance(a, Dim)})
-        used_symbols = sorted({a.position for a in expr.atoms() if isinstance(a, Symbol)})
-        operands = [origins[i] for i in used_dims] + [symbols[i] for i in used_symbols]
-        renamed: dict[Atom, Linear] = {Dim(old): dim(new) for new, old in enumerate(used_dims)}
-        renamed |= {Symbol(old): Linear(0, ((Symbol(new), 1),)) for new, old in enumerate(used_symbols)}
-        compact = substitute(expr, renamed)
-
-        def make() -> ir.Value:
-            if compact.is_constant:
-                return self.constant(compact.constant, ir.IndexType.get())
-            if compact == dim(0):
-                return operands[0]
-            return affine.apply(make_map(len(used_dims), len(used_symbols), [compact]), operands)
-
-        return self.remember(("apply", compact, *operands), make)
-
-    def _offset(self, expr: Linear, origins: list[ir.Value], symbols: list[ir.Value]) -> tuple[ir.Value, int]:
-        return self.apply(expr - expr.constant, origins, symbols), expr.constant
-
-    def _condition(self, op: ir.OpView, at: Coordinates, layout: Layout, origins: list[ir.Value], symbols: list[ir.Value],
-                   whole: bool) -> tuple[ir.Value | None, ir.Value | None]:
-        """The mask of a fragment: (one flag for all of it, one flag per element), either None. With `whole` a mask that cannot
-        differ inside the fragment is one flag, even if it is another expression for each element."""
-        if op.mask is None:
-            return None, None
-        uniform: ir.Value | None = None
-        varying: ir.Value | None = None
-        for condition in map_results(op.mask):
-            elements = self._elements(condition, layout, at)
-            if all(e.is_constant and e.constant >= 0 for e in elements):
-                continue
-            if all(e == elements[0] for e in elements) or (whole and have_one_sign(elements, self.units)):
-                value = self.apply(elements[0], origins, symbols)
-                flag = self.remember(("flag", value), functools.partial(self._not_negative, value))
-                uniform = flag if uniform is None else arith.andi(uniform, flag)
-            else:
-                values = self._vector_of(elements, origins, symbols)
-                flag = arith.cmpi(arith.CmpIPredicate.sge, values, self.constant(0, values.type))
-                varying = flag if varying is None else arith.andi(varying, flag)
-        return uniform, varying
-
-    def _vector_of(self, elements: list[Linear], origins: list[ir.Value], symbols: list[ir.Value]) -> ir.Value:
-        """Index expressions that differ by constants or more, as a vector of i32 (a scalar for one)."""
-        narrow = ir.IntegerType.get_signless(32)
-        base = self.apply(elements[0] - elements[0].constant, origins, symbols)
-        base = self.remember(("i32", base), lambda: arith.index_cast(narrow, base))
-        steps = [e - elements[0] for e in elements]
-        if all(s.is_constant for s in steps):
-            constants = [elements[0].constant + s.constant for s in steps]
-            if len(elements) == 1:
-                return arith.addi(base, self.constant(constants[0], narrow)) if constants[0] else base
-            kind = ir.VectorType.get([len(elements)], narrow)
-            ramp = arith.constant(kind, ir.DenseElementsAttr.get(
-                [ir.IntegerAttr.get(narrow, c) for c in constants], kind))
-            return arith.addi(self.splat(base, len(elements)), ramp)
-        parts = [arith.index_cast(narrow, self.apply(e, origins, symbols)) for e in elements]
-        return vector.from_elements(ir.VectorType.get([len(parts)], narrow), parts)
-
-    def _lower_index(self, op: tile.IndexTile) -> Fragments:
-        shape = op.result.type.shape
-        layout, expr = self.layout(shape), map_results(op.map)[0]
-        origins, symbols = self._origin(op, shape)
-        values = {at: self._vector_of(self._elements(expr, layout, at), origins, symbols)
-                  for at in layout.coordinates()}
-        return Fragments(layout, op.result.type.element_type, values)
-
-    def _access(self, op: ir.OpView, buffer: ir.Value, shape: Sequence[int]) -> Iterator[
-            tuple[Coordinates, list[Linear], list[ir.Value], list[ir.Value], ir.Value | None, ir.Value | None]]:
-        """For every fragment: the element offsets, the values they are made of, and the two masks."""
-        layout = self.layout(shape)
-        sizes = list(ir.MemRefType(buffer.type).shape)
-        offset = offset_of(map_results(op.map), sizes)
-        origins, symbols = self._origin(op, shape)
-        for at in layout.coordinates():
-            elements = self._elements(offset, layout, at)
-            aligned = gcd(step_of(elements[0], self.units), elements[0].constant) % layout.length == 0
-            whole = self.masks_by_element and aligned and layout.length > 2  # pairs of a tile's edge would all be read early
-            yield (at, elements, origins, symbols, *self._condition(op, at, layout, origins, symbols, whole))
-
-    def _rows(self, op: ir.OpView, at: Coordinates, layout: Layout) -> ir.Value:
-        """The gathered indices of a fragment: a scalar where its elements share one, otherwise a vector with one for each."""
-        index = self.tiles[op.index]
-        here = tuple(0 if r == 1 else i for i, r in zip(at, index.layout.registers, strict=True))
-        value = index.values[here]
-        return value if index.layout.length == 1 else self._widen(value, index.layout.box, layout.box)
-
-    def _with_rows(self, origins: list[ir.Value], rows: ir.Value, count: int) -> list[list[ir.Value]]:
-        """The values that each element's offset is made of, with its gathered index as the last."""
-        index = ir.IndexType.get()
-        if not isinstance(rows.type, ir.VectorType):
-            return [[*origins, arith.index_cast(index, rows)]] * count
-        return [[*origins, arith.index_cast(index, vector.extract(rows, [], [i]))] for i in range(count)]
-
-    def _is_run(self, elements: list[Linear], places: list[list[ir.Value]]) -> bool:
-        """Whether the elements of a fragment are neighbours in memory, in order."""
-        return all(e - elements[0] == linear(i) and p is places[0]
-                   for i, (e, p) in enumerate(zip(elements, places, strict=True)))
-
-    def _lower_load(self, op: tile.Load | tile.Gather) -> Fragments:
-        shape, element = list(op.result.type.shape), op.result.type.element_type
-        layout, buffer = self.layout(shape), self.scalars[op.source]
-        kind = self.fragment_type(layout, element)
-        values: dict[Coordinates, ir.Value] = {}
-        for at, elements, origins, symbols, uniform, varying in self._access(op, op.source, shape):
-            places = [origins] * len(elements)
-            needed = self.needs(at, shape)
-            if needed is not None:
-                uniform = needed if uniform is None else arith.andi(uniform, needed)
-            if isinstance(op, tile.Gather):
-                places = self._with_rows(origins, self._rows(op, at, layout), len(elements))
-            pad = self.constant(0, kind) if uniform is not None or varying is not None else None
-            if self._is_run(elements, places):
-                base, constant = self._offset(elements[0], places[0], symbols)
-                if uniform is not None:  # a missing row is read from the buffer's start and thrown away
-                    inside = self._inside(op, at, layout, constant)
-                    base, constant = self._safe(uniform, base, constant - inside), inside
-                if varying is not None:
-                    assert pad is not None
-                    value = self.load_masked(buffer, (base, constant), kind, varying, pad)
-                else:
-                    value = self.load(buffer, (base, constant), kind)
-            else:
-                parts = []
-                for i, e in enumerate(elements):
-                    base, constant = self._offset(e, places[i], symbols)
-                    flag = uniform
-                    if varying is not None:
-                        own = vector.extract(varying, [], [i])
-                        flag = own if flag is None else arith.andi(flag, own)
-                    if flag is not None:
-                        base, constant = self._safe(flag, base, constant), 0
-                    parts.append(self.load(buffer, (base, constant), element))
-                value = vector.from_elements(kind, parts)
-                if varying is not None:
-                    value = arith.select(varying, value, pad)
-            if uniform is not None:
-                value = arith.select(uniform, value, pad)
-            values[at] = value
-        return Fragments(layout, element, values)
-
-    def _inside(self, op: tile.Load | tile.Gather, at: Coordinates, layout: Layout, constant: int) -> int:
-        """The part of a fragment's constant offset that is safe whatever its mask says, because the mask does not vary along
-        the axes that it comes from and the buffer is large enough: fragments that differ by it then share an address."""
-        if not self.masks_by_element or isinstance(op, tile.Gather) or op.mask is None:
-            return 0
-        masked = {a.position for e in map_results(op.mask) for a in e.atoms() if isinstance(a, Dim)}
-        sizes = list(ir.MemRefType(op.source.type).shape)
-        first = tuple(x if i in masked else 0 for i, x in enumerate(at))
-        inside = constant - self._elements(offset_of(map_results(op.map), sizes), layout, first)[0].constant
-        return inside if 0 <= inside <= prod(sizes) - layout.length and inside % layout.length == 0 else 0
-
-    def _safe(self, flag: ir.Value, base: ir.Value, constant: int) -> ir.Value:
-        if constant:
-            base = arith.addi(base, self.constant(constant, ir.IndexType.get()))
-        return arith.select(flag, base, self.constant(0, ir.IndexType.get()))
-
-    def _lower_store(self, op: tile.Store | tile.Scatter) -> None:
-        shape = list(op.value.type.shape)
-        owner = self.owns(shape)
-        if owner is not None:
-            branch = scf.IfOp(owner)
-            with ir.InsertionPoint(branch.then_block), self._scope():
-                self._store_fragments(op, shape)
-                scf.YieldOp([])
-        else:
-            self._store_fragments(op, shape)
-
-    def _store_fragments(self, op: tile.Store | tile.Scatter, shape: list[int]) -> None:
-        source, buffer = self.tiles[op.value], self.scalars[op.dest]
-        for at, elements, origins, symbols, uniform, varying in self._access(op, op.dest, shape):
-            places = [origins] * len(elements)
-            stores = self.stores(at, shape)
-            if stores is not None:
-                uniform = stores if uniform is None else arith.andi(uniform, stores)
-            if isinstance(op, tile.Scatter):
-                rows = self._rows(op, at, source.layout)
-                places = self._with_rows(origins, rows, len(elements))
-                inside = arith.cmpi(arith.CmpIPredicate.ult, rows, self.constant(op.extent, rows.type))
-                if isinstance(rows.type, ir.VectorType):
-                    varying = inside if varying is None else arith.andi(varying, inside)
-                else:
-                    uniform = inside if uniform is None else arith.andi(uniform, inside)
-            if uniform is not None:
-                branch = scf.IfOp(uniform)
-                with ir.InsertionPoint(branch.then_block), self._scope():
-                    self._store_fragment(source.values[at], buffer, elements, places, symbols, varying)
-                    scf.YieldOp([])
-            else:
-                self._store_fragment(source.values[at], buffer, elements, places, symbols, varying)
-
-    def _store_fragment(self, value: ir.Value, buffer: ir.Value, elements: list[Linear], places: list[list[ir.Value]],
-                        symbols: list[ir.Value], varying: ir.Value | None) -> None:
-        if self._is_run(elements, places):
-            where = self._offset(elements[0], places[0], symbols)
-            if varying is None:
-                self.store(value, buffer, where)
-            else:
-                self.store_masked(value, buffer, where, varying)
-            return
-        for i, e in enumerate(elements):
-            part = vector.extract(value, [], [i])
-            where = self._offset(e, places[i], symbols)
-            if varying is None:
-                self.store(part, buffer, where)
-                continue
-            branch = scf.IfOp(vector.extract(varying, [], [i]))
-            with ir.InsertionPoint(branch.then_block), self._scope():
-                self.store(part, buffer, where)
-                scf.YieldOp([])
-
     # Products -----------------------------------------------------------------------------------------------------
 
     def dot_by_multiply_add(self, lhs: Fragments, rhs: Fragments, acc: Fragments) -> Fragments:
@@ -662,20 +210,6 @@ class FragmentLowering(ABC):
             else:
                 yield vector.shuffle(sides[0], sides[0], members), vector.shuffle(sides[1], sides[1], members)
 
-    def _converted(self, value: ir.Value, element: ir.Type) -> ir.Value:
-        source = value.type.element_type if isinstance(value.type, ir.VectorType) else value.type
-        if source == element:
-            return value
-        kind = ir.VectorType.get(list(value.type.shape), element) if isinstance(value.type, ir.VectorType) else element
-        return self.remember(("extend", value, str(kind)), lambda: arith.extf(kind, value))
-
-    def multiply_add(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-        """a * b + c, fused for floats."""
-        element = c.type.element_type if isinstance(c.type, ir.VectorType) else c.type
-        if str(element) in primop.FLOATS:
-            return ir.Operation.create("math.fma", results=[c.type], operands=[a, b, c]).results[0]
-        return arith.addi(arith.muli(a, b), c)
-
 
 def _alike(first: ir.OpView, other: ir.OpView) -> bool:
     """Whether two reductions can share their exchanges: same axes and sizes along them, and the same kind or maximum."""
@@ -687,16 +221,3 @@ def _alike(first: ir.OpView, other: ir.OpView) -> bool:
     shapes = [[list(v.type.shape)[a] for a in axes] for op in (first, other) for v in (op.value, op.result)]
     kinds = [(op.kind, list(op.axes), list(op.dealt or ()), op.value.type.element_type) for op in (first, other)]
     return kinds[0] == kinds[1] and shapes[:2] == shapes[2:]
-
-
-class _Scope:
-    """One level of remembered values, for a block."""
-
-    def __init__(self, memo: list[dict[object, ir.Value]]) -> None:
-        self.memo = memo
-
-    def __enter__(self) -> None:
-        self.memo.append({})
-
-    def __exit__(self, *exc: object) -> None:
-        self.memo.pop()
