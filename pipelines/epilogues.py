@@ -16,12 +16,13 @@ from mlir import ir
 
 from tilec.dialects import tile
 from tilec.pipelines.layouts import Coordinates
-from tilec.pipelines.thread_reductions import Deal, ThreadReductions
+from tilec.pipelines.online_parts import OnlineParts
+from tilec.pipelines.thread_reductions import Deal
 
 MOST_HELD = 208  # registers of a thread for results and what is read with them
 
 
-class Epilogues(ThreadReductions):
+class Epilogues(OnlineParts):
     """Lowers the end of a block once for every share, if its ops work element by element."""
 
     def __init__(self, *arguments: Any) -> None:

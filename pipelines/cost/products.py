@@ -8,7 +8,7 @@ against it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from mlir import ir
@@ -17,6 +17,8 @@ from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, Linear, linear
 from tilec.dialects.schedule import Axis, Schedule
 from tilec.pipelines.cost.fetches import F32_STEP, in_pieces, is_run, lies_across, lies_along
+from tilec.pipelines.cost.few_rows import FewRows
+from tilec.pipelines.cost.group_tiles import GroupTiles
 from tilec.pipelines.cost.multiply_adds import (
     COLUMNS_OF_THREADS,
     DEPTH,
@@ -34,13 +36,10 @@ from tilec.pipelines.cost.rates import (
     FEW_ROWS,
     FILLED_BYTES,
     FIXED_CYCLES,
-    LOADS_IN_FLIGHT,
     MULTIPLY_ADDS,
     READ_BYTES,
     READ_CYCLES,
-    REGISTERS,
     TILE_DEPTH,
-    WARP,
     WARP_PRODUCTS,
 )
 from tilec.pipelines.cost.warp_tiles import FEWEST_SLOTS, WarpTiles, warp_tiles
@@ -51,79 +50,6 @@ MOST_STAGES = 6
 PERSISTENT_WAVES = 1  # programs of each block beyond which it pays to walk over them
 FEWEST_STAGES = 3  # with which a product hides the latency of its operands
 MOST_TILINGS = 6  # of a product by multiply-adds that are considered
-MOST_REGISTERS = 256  # of one thread
-OTHER_REGISTERS = 64  # of one that reads operands for a tensor core itself, beside these and its sums
-
-
-@dataclass(frozen=True, order=True)
-class GroupTiles:
-    """How a product by tensor cores is cut: the depth over `split` blocks, 64 rows for each of `groups` of warps, `width`
-    columns of each of the matrices that are multiplied `together`."""
-
-    split: int
-    groups: int
-    width: int
-    together: int
-
-    @property
-    def height(self) -> int:
-        return 64 * self.groups
-
-    @property
-    def slot(self) -> int:
-        """Bytes of a turn's operands."""
-        return 2 * TILE_DEPTH * (self.height + self.width * self.together)
-
-    @property
-    def exchanged(self) -> int:
-        """Bytes of what blocks that split the depth add up."""
-        return 4 * self.height * self.width * self.together if self.split > 1 else 0
-
-    def slots(self, shared: int) -> int:
-        """Turns that fit so many bytes of shared memory, with what is exchanged."""
-        return (shared - self.exchanged) // self.slot
-
-    def __str__(self) -> str:
-        return f"{self.height} x {self.width * self.together}" + (f" in {self.split} parts" if self.split > 1 else "")
-
-
-@dataclass(frozen=True, order=True)
-class FewRows:
-    """How a product of few rows is cut: `width` columns of each of the matrices that are multiplied `together`, a depth of
-    `depth` shared by `parts` warps, of which a lane reads `run` elements at once."""
-
-    width: int
-    parts: int
-    together: int
-    run: int
-    depth: int
-
-    @property
-    def preference(self) -> tuple[int, int]:
-        """What comes first of tiles that take as long: those that read the rows less often, then those of fewer warps."""
-        return -min(self.width * self.together, 16), self.parts
-
-    @property
-    def deep(self) -> int:
-        """Loads of a lane along the depth in a turn."""
-        return max(1, min(LOADS_IN_FLIGHT * 8 // (self.width * self.together), self.depth // (4 * self.run * self.parts)))
-
-    @property
-    def loads(self) -> int:
-        """Loads of a lane from the matrices in a turn."""
-        return self.deep * self.width * self.together // 8
-
-    @property
-    def resident(self) -> int:
-        """Blocks that a multiprocessor shall hold: a turn's operands are in registers while the next's are on their way."""
-        needed = 8 * (self.loads + self.deep) + self.width * self.together // 2 + OTHER_REGISTERS
-        needed += (self.together - 1) * OTHER_REGISTERS // 4  # what their results are put together with
-        needed += OTHER_REGISTERS // 4 if self.run == 4 else 0  # f32 takes twice as many products
-        warps = REGISTERS // (min(-(-needed // 8) * 8, MOST_REGISTERS) * WARP) // 4 * 4  # as many on each of four schedulers
-        return max(warps // self.parts, 1)
-
-    def __str__(self) -> str:
-        return f"16 x {self.width * self.together}" + (f" by {self.parts} warps" if self.parts > 1 else "")
 
 
 class Products(Plan):

@@ -1,0 +1,39 @@
+"""Tiles of products by groups of four warps, their operands through rings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilec.pipelines.cost.rates import TILE_DEPTH
+
+
+@dataclass(frozen=True, order=True)
+class GroupTiles:
+    """How a product by tensor cores is cut: the depth over `split` blocks, 64 rows for each of `groups` of warps, `width`
+    columns of each of the matrices that are multiplied `together`."""
+
+    split: int
+    groups: int
+    width: int
+    together: int
+
+    @property
+    def height(self) -> int:
+        return 64 * self.groups
+
+    @property
+    def slot(self) -> int:
+        """Bytes of a turn's operands."""
+        return 2 * TILE_DEPTH * (self.height + self.width * self.together)
+
+    @property
+    def exchanged(self) -> int:
+        """Bytes of what blocks that split the depth add up."""
+        return 4 * self.height * self.width * self.together if self.split > 1 else 0
+
+    def slots(self, shared: int) -> int:
+        """Turns that fit so many bytes of shared memory, with what is exchanged."""
+        return (shared - self.exchanged) // self.slot
+
+    def __str__(self) -> str:
+        return f"{self.height} x {self.width * self.together}" + (f" in {self.split} parts" if self.split > 1 else "")
