@@ -164,14 +164,14 @@ class ThreadReductions(FragmentLowering):
         base, constant = offset
         return arith.addi(base, self._index(constant)) if constant else base
 
-    def _slots(self, axes: Sequence[int], groups: dict[int, int]) -> tuple[ir.Value, list[int], int]:
+    def _slots(self, axes: Sequence[int], groups: dict[int, int], apart: bool = False) -> tuple[ir.Value, list[int], int]:
         """Slots for threads that combine along `axes`, of which `groups[a]` speakers do.
 
         (the slot of the first speaker that this thread combines with, the distances of the others from there, number of
-        slots): speakers along an axis are neighbours.
+        slots): speakers along an axis are neighbours, or `apart` by what the lanes of a warp have, which then are.
         """
         base, size, distances = self._index(0), 1, [0]
-        for axis in sorted(self.coordinates, key=lambda a: a not in axes):
+        for axis in sorted(self.coordinates, key=lambda a: (a not in axes) != apart):
             if axis not in axes and (axis in self.shared_lanes or axis in self.whole or self.whole & set(axes)):
                 continue
             if axis in axes:
@@ -231,8 +231,9 @@ class ThreadReductions(FragmentLowering):
 
     def _through_shared(self, values: list[ir.Value], combine: Callable[[ir.Value, ir.Value], ir.Value], axes: list[int],
                         groups: dict[int, int], speaks: ir.Value | None) -> list[ir.Value]:
-        base, distances, size = self._slots(axes, groups)
-        own, step = base, 1
+        # Where the lanes of a warp have slots of their own, these shall lie in different banks.
+        base, distances, size = self._slots(axes, groups, apart=any(a in self.shared_lanes for a in axes))
+        own, step = base, distances[1] if len(distances) > 1 else 1
         for axis in (a for a in self.coordinates if a in axes):
             own = arith.addi(own, self._scaled(self._far(axis), step))
             step *= groups[axis]

@@ -203,13 +203,14 @@ module @kernels {
 // CHECK: %[[SUM:.*]]:4 = "kernel.mma"
 // CHECK-NOT: "kernel.warp_reduce"
 // CHECK: %[[PLACE:.*]] = arith.divui %[[LANE]], %c4
-// CHECK: %[[OWN:.*]] = arith.addi %[[ALL:.*]], %[[PLACE]]
+// CHECK: %[[PART:.*]] = arith.muli %[[PLACE]], %c32
+// CHECK: %[[OWN:.*]] = arith.addi %[[ALL:.*]], %[[PART]]
 // CHECK: %[[PARTS:.*]] = "kernel.shared"() {symbol = "exchange0"} : () -> memref<256xf32, 3>
 // CHECK: "kernel.store_shared"(%[[SUM]]#0, %[[PARTS]], %[[OWN]])
 // CHECK-COUNT-3: "kernel.store_shared"
 // CHECK: "kernel.barrier"()
 // CHECK: %[[ONE:.*]] = "kernel.load_shared"(%[[PARTS]], %[[ALL]])
-// CHECK: %[[NEXT:.*]] = arith.addi %[[ALL]], %c1
+// CHECK: %[[NEXT:.*]] = arith.addi %[[ALL]], %c32
 // CHECK: %[[OTHER:.*]] = "kernel.load_shared"(%[[PARTS]], %[[NEXT]])
 // CHECK: arith.addf %[[ONE]], %[[OTHER]]
 // CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[PLACE]], %c0
