@@ -18,8 +18,8 @@ from tilec.errors import CheckpointError, UnsupportedError, shown
 
 RopeKind = Literal["default", "linear", "llama3", "divisors"]
 
-SUPPORTED_ARCHITECTURES = ("llama", "mistral")  # a Mistral has a Llama's layers; a GGUF file calls it one
-GGUF_ARCHITECTURES = ("llama",)
+SUPPORTED_ARCHITECTURES = ("llama", "mistral", "qwen2")  # a Mistral has a Llama's layers; a GGUF file calls it one
+GGUF_ARCHITECTURES = ("llama", "qwen2")
 SUPPORTED_ROPE = ("default", "linear", "llama3")
 
 
@@ -68,7 +68,8 @@ class ModelConfig:
     """What the mathematics of one model depends on. Sizes are in elements, `max_context` in tokens.
 
     `sliding_window` is how many tokens each token sees, itself among them; None where it sees all that came before.
-    `eos_token_ids` are all the tokens that end an answer; they may be empty, as `bos_token_id` may be None.
+    `eos_token_ids` are all the tokens that end an answer; they may be empty, as `bos_token_id` may be None. The architecture
+    qwen2 (Qwen 2 and 2.5) adds biases to queries, keys and values.
     """
 
     vocab_size: int
@@ -116,12 +117,17 @@ class ModelConfig:
                     f"need {name} token ids in the vocabulary of {self.vocab_size} tokens, but got {shown(token)}"
                 )
 
+    @property
+    def projection_biases(self) -> bool:
+        """Whether queries, keys and values have a bias each."""
+        return self.architecture == "qwen2"
+
     @staticmethod
     def from_hf(raw: Mapping[str, Any]) -> ModelConfig:
         """From the content of a Hugging Face `config.json`, old (`rope_scaling`) or new (`rope_parameters`) style.
 
-        Raises UnsupportedError for another architecture, rope type, activation, attention bias, stored quantisation or
-        sliding window (but a Mistral's), CheckpointError for missing or contradictory values.
+        Raises UnsupportedError for another architecture, rope type, activation, stored quantisation, attention bias (but a
+        Qwen 2's) or sliding window (but a Mistral's), CheckpointError for missing or contradictory values.
         """
         architecture = raw.get("model_type")
         if architecture is None:
@@ -301,8 +307,14 @@ _GGUF_EOS_KEYS = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", 
 
 
 def _hf_window(raw: Mapping[str, Any], architecture: str) -> int | None:
-    """A Mistral's window, which all its layers have; no other architecture may state one."""
+    """A Mistral's window, which all its layers have; a Qwen 2 may state one that it does not use, others none."""
     window = raw.get("sliding_window")
+    if architecture == "qwen2":
+        if raw.get("use_sliding_window"):
+            raise UnsupportedError(
+                f"a sliding attention window in some of the layers (use_sliding_window) is not supported for {architecture}"
+            )
+        return None
     if architecture != "mistral":
         if window is not None:
             raise UnsupportedError(

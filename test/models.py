@@ -20,7 +20,7 @@ SMALL = {**TINY, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_laye
 
 
 def write_llama(folder: Path, seed: int = 0, dtype: str = "f32", **changes: object) -> Path:
-    """A model with seeded random weights; `changes` override `TINY`'s configuration."""
+    """A model with seeded random weights, and biases if it is a Qwen 2; `changes` override `TINY`'s configuration."""
     config = {**TINY, "model_type": "llama", "architectures": ["LlamaForCausalLM"], **changes}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
@@ -45,6 +45,9 @@ def write_llama(folder: Path, seed: int = 0, dtype: str = "f32", **changes: obje
             p + "input_layernorm.weight": 1 + 0.1 * rng.standard_normal(hidden, dtype=np.float32),
             p + "post_attention_layernorm.weight": 1 + 0.1 * rng.standard_normal(hidden, dtype=np.float32),
         }
+        if config["model_type"] == "qwen2":
+            tensors |= {f"{p}self_attn.{name}_proj.bias": rng.standard_normal(n * width, dtype=np.float32)
+                        for name, n in (("q", heads), ("k", kv), ("v", kv))}
     tensors["model.norm.weight"] = 1 + 0.1 * rng.standard_normal(hidden, dtype=np.float32)
     if not config["tie_word_embeddings"]:
         tensors["lm_head.weight"] = normal(vocab, hidden)
@@ -61,6 +64,12 @@ def write_mistral(folder: Path, window: int | None, seed: int = 0, **changes: ob
     """The same layers, each token of which sees the last `window` ones only."""
     named = {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
     return write_llama(folder, seed, sliding_window=window, **named, **changes)
+
+
+def write_qwen2(folder: Path, seed: int = 0, **changes: object) -> Path:
+    """The same layers with biases on queries, keys and values, as Qwen 2 and 2.5 have them."""
+    named = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "sliding_window": 64, "use_sliding_window": False}
+    return write_llama(folder, seed, **{**named, **changes})
 
 
 def round_to_bf16(values: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ PTXAS = shutil.which("ptxas")
 # 18944 elements is no multiple of what a block reads, and f32 makes of every 16 bytes fewer elements.
 COMPILED = {
     "gemma-3-4b-shape": ("sm_90a", "bf16", (128, 2048)),
-    "qwen2.5-7b-shape": ("sm_120a", "bf16", None),
+    "qwen2.5-7b": ("sm_120a", "bf16", None),
     "tinyllama-1.1b": ("sm_80", "f32", None),
 }
 KEPT = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"

@@ -17,6 +17,7 @@ from tilec.errors import CheckpointError, TilecError, UnsupportedError
 from tilec.frontend import hub
 from tilec.frontend.checkpoints import check_tensors, expected_tensors, open_checkpoint
 from tilec.frontend.checkpoints.dequantise import round_to_bf16
+from tilec.frontend.checkpoints.gguf_file import canonical_name
 from tilec.frontend.config import ModelConfig, RopeScaling, inverse_frequencies
 
 F32, F16, Q4_0, Q4_1, Q8_0, BF16, Q4_K = 0, 1, 2, 3, 8, 30, 12
@@ -342,13 +343,41 @@ def test_the_window_of_a_gguf_file_is_that_of_its_metadata(stated, window):
     assert ModelConfig.from_gguf({**GGUF, **stated}, ()).sliding_window == window
 
 
+# Biases
+
+QWEN2 = {"model_type": "qwen2", "sliding_window": 24, "use_sliding_window": False}
+
+
+def test_a_qwen2_is_a_llama_with_biases():
+    config = ModelConfig.from_hf({**HF, **QWEN2})
+    assert config == replace(ModelConfig.from_hf(HF), architecture="qwen2") and config.projection_biases
+    more = {n: s for n, s in expected_tensors(config) if n not in dict(expected_tensors(ModelConfig.from_hf(HF)))}
+    queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
+    assert list(more.values()) == [(queries,), (keys,), (keys,)] * config.layers
+    assert all(n.endswith("_proj.bias") for n in more)
+
+
+def test_a_gguf_file_has_a_qwen2s_rows_in_the_models_order(write, generator):
+    """Those of a Llama are interleaved for another rotary embedding."""
+    metadata = {k.replace("llama.", "qwen2."): v for k, v in GGUF.items()} | {"general.architecture": "qwen2"}
+    tensors = list(tiny_tensors(generator, F32, {**HF, **QWEN2}))
+    checkpoint = open_checkpoint(write(gguf_bytes(metadata, tensors)))
+    assert checkpoint.config.projection_biases
+    check_tensors(checkpoint.config, checkpoint)
+    for name, _, shape, raw in tensors:
+        canonical = canonical_name(name)
+        np.testing.assert_array_equal(checkpoint.read(canonical, "f32"), np.frombuffer(raw, np.float32).reshape(shape))
+
+
 # What is not supported
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "qwen2"}, "architecture 'qwen2' is not supported; supported: llama"),
+        ({"model_type": "qwen3"}, "architecture 'qwen3' is not supported; supported: llama, mistral, qwen2"),
+        ({"model_type": "qwen2", "use_sliding_window": True}, "a sliding attention window in some of the layers"),
+        ({"model_type": "qwen2", "attention_bias": True}, "attention bias"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope type 'yarn' .* default, linear, llama3"),
         ({"rope_scaling": {"type": "dynamic", "factor": 4.0}}, "rope type 'dynamic'"),
         ({"attention_bias": True}, "attention bias"),

@@ -148,7 +148,7 @@ def broken_folder(name: str, folder: Path) -> Path:
         case "damaged config":
             config.write_text("{")
         case "folder architecture":
-            config.write_text(json.dumps({**settings, "model_type": "qwen2"}))
+            config.write_text(json.dumps({**settings, "model_type": "qwen3"}))
         case "folder rope":
             config.write_text(json.dumps({**settings, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}))
         case "no weights":
@@ -180,7 +180,7 @@ FAULTS = {
     "quantisation": ("Q4_K", "not supported"),
     "no config": ("no config.json",),
     "damaged config": ("config.json", "not JSON"),
-    "folder architecture": ("'qwen2'", "not supported"),
+    "folder architecture": ("'qwen3'", "not supported"),
     "folder rope": ("yarn", "not supported"),
     "no weights": ("no *.safetensors",),
     "truncated weights": ("model.safetensors",),

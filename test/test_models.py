@@ -11,7 +11,7 @@ import tilec
 from tilec.errors import TilecError
 from tilec.frontend.hub import resolve
 
-from .models import relative_error, transformers_logits, write_llama, write_mistral
+from .models import relative_error, transformers_logits, write_llama, write_mistral, write_qwen2
 
 TOKENS = np.random.default_rng(1).integers(3, 211, 128)
 
@@ -90,6 +90,16 @@ def test_variants_of_the_family_agree_with_transformers(tmp_path: Path, changes:
     model = write_llama(tmp_path / "model", seed=3, **changes)
     llm = tilec.LLM(model, target="cpu", dtype="f32", context=160, cache=False)
     assert relative_error(llm.engine.score(TOKENS), transformers_logits(model, TOKENS)) < 1e-4
+
+
+@pytest.mark.parametrize("changes", [{}, {"head_dim": 8, "tie_word_embeddings": True}])
+def test_a_qwen2_with_its_biases_agrees_with_transformers(tmp_path: Path, changes: dict) -> None:
+    model = write_qwen2(tmp_path / "model", seed=7, **changes)
+    llm = tilec.LLM(model, target="cpu", dtype="f32", context=160, cache=False)
+    assert relative_error(llm.engine.score(TOKENS), transformers_logits(model, TOKENS)) < 1e-4
+    ours = list(fresh(llm).engine.generate(TOKENS[:9].tolist(), tilec.SamplingParams(max_tokens=32)))
+    logits = transformers_logits(model, np.array(TOKENS[:9].tolist() + ours))
+    assert ours == logits[8:-1].argmax(-1).tolist()
 
 
 WINDOW = 29

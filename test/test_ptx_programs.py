@@ -161,10 +161,13 @@ def test_a_model_gives_the_logits_of_the_cpu_in_prefill_and_decode(target: str, 
     cpu.close()
 
 
-@pytest.mark.parametrize(("target", "product", "window"), [("sm_90a", b"wgmma", None), ("sm_80", b"mma.sync", 20)])
-def test_a_model_in_bf16_with_heads_of_96_has_the_logits_of_the_cpu(target: str, product: bytes, window: int | None) -> None:
+@pytest.mark.parametrize(
+    ("target", "product", "changes"),
+    [("sm_90a", b"wgmma", {}), ("sm_80", b"mma.sync", {"sliding_window": 20}), ("sm_90a", b"wgmma", {"architecture": "qwen2"})],
+)
+def test_a_model_in_bf16_with_heads_of_96_has_the_logits_of_the_cpu(target: str, product: bytes, changes: dict) -> None:
     """A prompt in two pieces, whose projections, rotations and attention are made by tensor cores, and a token."""
-    config = replace(CONFIG, hidden_size=128, head_dim=96, sliding_window=window)
+    config = replace(CONFIG, hidden_size=128, head_dim=96, **changes)
     on_cpu, artifact = (compile_model(config, *how, 64) for how in (("cpu", "f32"), (target, "bf16")))
     weights = {n: round_to_bf16(w) for n, w in random_weights(on_cpu, config).items()}
     cache = {n: reference.to_memory(np.full(s.shape, np.nan), s.dtype) for n, s in artifact.manifest.states.items()}
@@ -182,6 +185,14 @@ def test_a_model_in_bf16_with_heads_of_96_has_the_logits_of_the_cpu(target: str,
     for name in ("rotary", "cache", "attention"):
         kernels = [k for k in artifact.manifest.kernels if k.startswith("prefill_layer") and name in k]
         assert kernels and all(product in artifact.files[artifact.manifest.kernels[k].file] for k in kernels), kernels
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_biases_are_part_of_what_they_are_added_to(batch: int) -> None:
+    counts = [{name: len(entry.launches) for name, entry in compile_model(
+        replace(CONFIG, architecture=name), "sm_90a", "bf16", 64, batch=batch).manifest.entries.items()}
+        for name in ("llama", "qwen2")]
+    assert counts[0] == counts[1]
 
 
 def test_a_decode_layer_is_nine_launches_or_fewer() -> None:

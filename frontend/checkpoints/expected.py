@@ -27,6 +27,10 @@ def expected_tensors(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]
         yield prefix + "self_attn.q_proj.weight", (queries, hidden)
         yield prefix + "self_attn.k_proj.weight", (keys, hidden)
         yield prefix + "self_attn.v_proj.weight", (keys, hidden)
+        if config.projection_biases:
+            yield prefix + "self_attn.q_proj.bias", (queries,)
+            yield prefix + "self_attn.k_proj.bias", (keys,)
+            yield prefix + "self_attn.v_proj.bias", (keys,)
         yield prefix + "self_attn.o_proj.weight", (hidden, queries)
         yield prefix + "post_attention_layernorm.weight", (hidden,)
         yield prefix + "mlp.gate_proj.weight", (inner, hidden)

@@ -32,6 +32,7 @@ _INSIDE_LAYER = {
     "ffn_down": "mlp.down_proj",
 }
 ROPE_DIVISORS = "rope_freqs.weight"
+INTERLEAVED = ("llama",)  # architectures whose queries and keys llama.cpp stores in the order of its own rotary embedding
 
 
 class GgufCheckpoint(Checkpoint):
@@ -86,7 +87,7 @@ def canonical_name(name: str) -> str:
 def _stored(path: Path, info: TensorInfo, buffer: np.ndarray, config: ModelConfig) -> StoredTensor:
     raw = buffer[info.start : info.start + info.size]
     rotary = re.fullmatch(r"blk\.\d+\.attn_([qk])\.(weight|bias)", info.name)
-    if rotary is None:
+    if rotary is None or config.architecture not in INTERLEAVED:
         return StoredTensor(info.type_name, info.shape, raw)
     heads = config.heads if rotary[1] == "q" else config.kv_heads
     if info.shape[0] != heads * config.head_dim:

@@ -43,7 +43,7 @@ def record(graph: Graph, config: ModelConfig, dtype: str, sequences: Sequences, 
     (fed back as the next step's input where there is one token, with the position); "sample" is the same with a token that is
     drawn, see `frontend/sampling.py` for its inputs; "all" gives `logits` f32 (tokens, vocabulary). Of several sequences "last"
     and "sample" give all of them: `logits` f32 (tokens, vocabulary), `token` and `positions` i32 (tokens), fed back.
-    Weights have `dtype`, norms and the residual stream are f32.
+    Weights have `dtype`, norms, biases and the residual stream are f32.
     """
     length, past, total = sequences.tokens, sequences.past, sequences.total
     hidden, width = config.hidden_size, config.head_dim
@@ -54,6 +54,10 @@ def record(graph: Graph, config: ModelConfig, dtype: str, sequences: Sequences, 
 
     def weight(name: str, *shape: int, dtype: str = dtype) -> Tensor:
         return graph.input(name, shape, dtype, kind="weight")
+
+    def project(norm: Tensor, name: str, count: int) -> Tensor:
+        made = nn.linear(norm, weight(name + ".weight", count * width, hidden))
+        return made + weight(name + ".bias", count * width, dtype="f32") if config.projection_biases else made
 
     graph.graph_break("embed")
     tokens = graph.input("tokens", (length,), "i32")
@@ -68,11 +72,11 @@ def record(graph: Graph, config: ModelConfig, dtype: str, sequences: Sequences, 
         prefix = f"model.layers.{index}."
         norm = nn.rms_norm(x, weight(prefix + "input_layernorm.weight", hidden, dtype="f32"), config.norm_eps, dtype)
         with graph.scope("query"):
-            q = nn.linear(norm, weight(prefix + "self_attn.q_proj.weight", heads * width, hidden))
+            q = project(norm, prefix + "self_attn.q_proj", heads)
         with graph.scope("key"):
-            k = nn.linear(norm, weight(prefix + "self_attn.k_proj.weight", kv_heads * width, hidden))
+            k = project(norm, prefix + "self_attn.k_proj", kv_heads)
         with graph.scope("value"):
-            v = nn.linear(norm, weight(prefix + "self_attn.v_proj.weight", kv_heads * width, hidden)).cast(dtype)
+            v = project(norm, prefix + "self_attn.v_proj", kv_heads).cast(dtype)
         with graph.scope("rotary"):
             q = nn.rotate(q.reshape(length, heads, width), cos, sin).cast(dtype)
             k = nn.rotate(k.reshape(length, kv_heads, width), cos, sin).cast(dtype)

@@ -1,7 +1,7 @@
 """The models that benchmarks measure: true shapes, random weights.
 
-All are computed as Llamas are. Of those named `-shape` only the sizes agree with the public model: Qwen2.5 also has biases,
-Gemma 3 other norms, another activation and windows. What a step reads and multiplies is nearly the same.
+Of those named `-shape` only the sizes agree with the public model, which is computed as a Llama is: Gemma 3 has other norms,
+another activation and windows. What a step reads and multiplies is nearly the same.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MODELS = {
                              head_dim=64, max_context=2048),
     "llama-3.1-8b": _llama(vocab_size=128256, hidden_size=4096, intermediate_size=14336, layers=32, heads=32, kv_heads=8,
                            head_dim=128),
-    "qwen2.5-7b-shape": _llama(vocab_size=152064, hidden_size=3584, intermediate_size=18944, layers=28, heads=28, kv_heads=4,
-                               head_dim=128),
+    "qwen2.5-7b": _llama(vocab_size=152064, hidden_size=3584, intermediate_size=18944, layers=28, heads=28, kv_heads=4,
+                         head_dim=128, architecture="qwen2"),
     "gemma-3-4b-shape": _llama(vocab_size=262208, hidden_size=2560, intermediate_size=10240, layers=34, heads=8, kv_heads=4,
                                head_dim=256, tied_embeddings=True),
 }
