@@ -23,7 +23,7 @@ from tilec.pipelines.layouts import Coordinates, Fragments
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.structure import defining_op, offset_of
 from tilec.pipelines.thread_reductions import WARP, in_space
-from tilec.pipelines.tile import op_after, op_before
+from tilec.pipelines.tile import fetches_in, op_after, op_before
 from tilec.runtime.artifact import ITEM_BYTES
 
 GROUP = 128  # threads that work on one product
@@ -71,8 +71,8 @@ class _Ring:
 
 
 def dealt_registers(schedule: Schedule) -> tuple[int, int] | None:
-    """Registers of a thread that fetches and of one that computes, None if all have as many."""
-    return REGISTERS.get((schedule.threads // GROUP, schedule.resident)) if schedule.roles else None
+    """Registers of a thread that fetches and of one that computes where they have roles, None if all have as many."""
+    return REGISTERS.get((schedule.threads // GROUP, schedule.resident))
 
 
 class TensorCores(CopiedTiles):
@@ -231,7 +231,7 @@ class TensorCores(CopiedTiles):
             if fewer:
                 kernel.SetRegisters(count=fewer, more=False)
             # Weights by a warp of their own, first: it does not wait for the kernel before.
-            kinds = sorted({self.scalars[f.source] in self.weights for f in _fetches(op.then_block)}, reverse=True)
+            kinds = sorted({self.scalars[f.source] in self.weights for f in fetches_in(op.then_block)}, reverse=True)
             self.only_fetches = True
             for warp, constant in enumerate(kinds):
                 self.fetches = constant if len(kinds) > 1 else None
@@ -349,16 +349,15 @@ class TensorCores(CopiedTiles):
 
     def _lower_for(self, op: scf.ForOp) -> scf.ForOp:
         loop = super()._lower_for(op)
+        products = [o for o in op.body.operations if isinstance(o, tile.DotShared)]
+        in_flight = self.running or any(isinstance(o, tile.Made) for o in op.body.operations)
         if self.schedule.resident and not self.schedule.dot:
             keep_rolled(loop)  # a turn has as many loads in flight as registers were counted for
-        products = [o for o in op.body.operations if isinstance(o, tile.DotShared)]
-        if any(isinstance(o, tile.Made) for o in op.body.operations):
-            keep_rolled(loop)  # for the same reason as below
+        elif in_flight and len(products) > 1:
+            # LLVM would peel the first turn and set the second product's accumulators to zero while the first runs, for
+            # which ptxas makes it wait (C7517).
+            keep_rolled(loop)
         if self.running and products:
-            if len(products) > 1:
-                # LLVM would peel the first turn and set the second product's accumulators to zero while the first runs, for
-                # which ptxas makes it wait (C7517).
-                keep_rolled(loop)
             for result in op.results:
                 if result in self.tiles:
                     self.tiles[result] = self._waited(self.tiles[result])
@@ -438,12 +437,6 @@ class TensorCores(CopiedTiles):
     def add_tensor_map(self) -> ir.Value:
         """A new argument of the kernel."""
         raise NotImplementedError
-
-
-def _fetches(block: ir.Block) -> list[tile.Fetch]:
-    """All fetches of a block, also those in loops."""
-    return [f for op in block.operations for f in (
-        [op] if isinstance(op, tile.Fetch) else [f for r in op.operation.regions for b in r.blocks for f in _fetches(b)])]
 
 
 def keep_rolled(loop: scf.ForOp) -> None:

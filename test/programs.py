@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from tilec.dialects.index_expr import Linear, Symbol, dim, evaluate, linear
@@ -26,6 +27,18 @@ ELEMENTS, PRODUCTS = 1 << 14, 1 << 20  # of one tensor; of the space of one matr
 FLOATS, INTEGERS = ("f32", "bf16", "f16"), ("i32", "i64")
 LARGEST = {"f32": 1e6, "bf16": 1e6, "f16": 1e4, "i32": 2.0**30, "i64": 2.0**30, "i1": 1.0}
 RUNS = 4
+
+
+def examples(count: int) -> settings:
+    """The same examples on every machine. They are not shrunk: that compiles hundreds of programs, in a suite that must end."""
+    return settings(
+        max_examples=count,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
 
 
 @dataclass

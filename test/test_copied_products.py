@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tilec.frontend import nn
@@ -22,7 +22,7 @@ from tilec.pipelines.compiler import compile_module
 from tilec.pipelines.targets import find_target
 from tilec.runtime.artifact import Artifact
 
-from .programs import Program
+from .programs import Program, examples
 from .ptx import Fault
 from .test_sliding_windows import attended
 from .test_tensor_cores import (
@@ -121,8 +121,7 @@ def test_epilogues_work_on_what_a_warp_holds(record: Callable[[Program], object]
     expected.check(simulate(program, artifact))
 
 
-@settings(max_examples=8, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck),
-          phases=[Phase.generate])  # fmt: skip
+@examples(8)
 @given(st.data())
 def test_random_products_are_those_of_float64(data: st.DataObject) -> None:
     capacity = data.draw(st.integers(9, 300), "capacity")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tilec.frontend.config import ModelConfig, inverse_frequencies
@@ -26,7 +26,7 @@ from tilec.runtime.weights import pack
 from . import cases, reference
 from .gpu_simulator import SimulatedGpu
 from .models import relative_error, round_to_bf16
-from .programs import FLOATS, Program, programs
+from .programs import FLOATS, Program, examples, programs
 
 EXAMPLES = max(int(os.environ.get("TILEC_EXAMPLES", "100")) // 5, 1)
 CONFIG = ModelConfig(
@@ -99,14 +99,7 @@ def test_nan_infinities_and_signed_zeros_have_ieee_results(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
-@settings(
-    max_examples=EXAMPLES,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate],
-)  # shrinking compiles hundreds of programs: not where a suite must end in time
+@examples(EXAMPLES)
 @given(program=programs(steps=10, elements=600, products=3000), apart=st.booleans())
 def test_a_random_program_computes_what_the_reference_says(target: str, program: Program, apart: bool) -> None:
     expected = program.expected()

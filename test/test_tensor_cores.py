@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tilec.dialects.index_expr import Linear, dim, floordiv
@@ -29,7 +29,7 @@ from tilec.runtime.artifact import Artifact
 
 from . import reference
 from .gpu_simulator import SimulatedGpu
-from .programs import Program
+from .programs import Program, examples
 from .ptx import Fault
 
 Array = reference.Array
@@ -632,14 +632,7 @@ def test_rows_at_no_one_distance_are_read_without_wgmma() -> None:
 # --- Random shapes ---------------------------------------------------------------------------------------------------
 
 
-@settings(
-    max_examples=10,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate],
-)
+@examples(10)
 @given(st.data())
 def test_random_products_are_those_of_float64(data: st.DataObject) -> None:
     capacity = data.draw(st.integers(2, 300), "capacity")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mlir import ir
 
@@ -37,7 +37,7 @@ from tilec.tools.tune import program as tuned
 from . import reference
 from .gpu_simulator import SimulatedGpu
 from .models import relative_error, transformers_logits, write_llama
-from .programs import Program
+from .programs import Program, examples
 from .ptx import Fault
 from .test_staged_products import EPILOGUES, gate_and_up, rotary_into_a_cache, rows
 from .test_tensor_cores import check_product, compiled, edited, normal, projection, seq, simulate, text_of
@@ -101,14 +101,7 @@ def test_a_product_by_mma_is_that_of_operands_cut_off(capacity: int, used: int, 
     check(program, artifact)
 
 
-@settings(
-    max_examples=8,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate],
-)
+@examples(8)
 @given(st.data())
 def test_random_products_are_those_of_operands_cut_off(data: st.DataObject) -> None:
     capacity = data.draw(st.integers(2, 300), "capacity")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mlir import ir
 
@@ -30,7 +30,7 @@ from tilec.pipelines.tile import tile_functions
 from tilec.pipelines.tile_to_kernel import TileToKernel
 
 from . import cases, reference
-from .programs import Program, programs
+from .programs import Program, examples, programs
 from .reference import Array
 from .test_tensor_cores import EPILOGUES, check_product, normal, product, projection, recorded, rotary_of_wide_heads, seq
 from .test_tf32 import product as product_in_tf32
@@ -277,18 +277,6 @@ def test_optional_passes_may_be_left_out(name: str, left_out: list[str]) -> None
     program = CASES[name].record()
     _, changed = same_in_all_prefixes(tiled(program, "sm_90a", workers=2), program, without(PASSES, left_out))
     assert changed == [n for n in RINGS if n not in left_out]
-
-
-def examples(count: int) -> settings:
-    """The same examples on every machine."""
-    return settings(
-        max_examples=count,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
 
 
 @pytest.mark.parametrize("target", TARGETS)

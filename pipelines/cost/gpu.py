@@ -141,21 +141,13 @@ class GpuPlan(Products):
                 return self._matrix_vector(k, free, both)
             if free and self.contiguous(right if columns else left, (free[0], 2)):
                 return self._vector_matrix(k, free[0], right if columns else left)
-        few = self._warps(roles, k) if rows and largest(s, rows[0]) <= FEW_ROWS else None
-        if few is not None:
-            return few
-        tensor = self._tensor(roles, k)
-        if tensor is not None:
-            return tensor
-        copied = self._copied(roles, k)
-        if copied is not None:
-            return copied
-        warps = self._warps(roles, k)
-        if warps is not None:
-            return warps
-        staged = self._staged(roles, k)
-        if staged is not None:
-            return staged
+        few = bool(rows) and largest(s, rows[0]) <= FEW_ROWS
+        ways = (self._warps, self._tensor, self._copied, self._staged) if few else \
+            (self._tensor, self._copied, self._warps, self._staged)
+        for way in ways:
+            schedule = way(roles, k)
+            if schedule is not None:
+                return schedule
         # Outer products: a 16 by 16 block of threads, each with a small square of the result.
         n = columns[-1] if columns else None
         m = rows[-1] if rows else None
@@ -241,7 +233,8 @@ class GpuPlan(Products):
                 blocks = CLUSTER * prod(largest(s, a) for a in s.grid)
                 self.set(h, next((n for n in queries if 8 * blocks >= 7 * n * self.target.multiprocessors), 1))
         programs = prod(-(-largest(s, h) // self.tile[h]) for h in s.grid)
-        clusters = tuple(c for c in (16, CLUSTER, 4, 2, 1) if c <= (CLUSTER if not long else self.target.most_clustered))
+        most = self.target.most_clustered if long else min(self.target.most_clustered, CLUSTER)
+        clusters = [c for c in (16, CLUSTER, 4, 2, 1) if c <= most]
         options = []
         for c in clusters:
             for threads in ONLINE_THREADS:

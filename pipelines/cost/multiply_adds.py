@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilec.pipelines.cost.rates import EXCHANGE_CYCLES, EXCHANGED_BYTES, FETCHED_BYTES, FIXED_CYCLES
+from tilec.pipelines.cost.rates import FETCHED_BYTES, FIXED_CYCLES, exchange_cycles
 
 ROWS_OF_THREADS, COLUMNS_OF_THREADS = 16, 8  # of a group of four warps, side by side along the columns
 DEPTH = 32  # f32 of one tile along the reduced axis: 128 bytes, the span of a swizzle
@@ -69,9 +69,8 @@ class Tiling:
         issue = self.groups * PIECES * (4 * self.rows * self.columns + reads) * alone
         shared = 2 * 4 * self.groups * PIECES * reads
         fetch = self.slot_bytes / FETCHED_BYTES
-        exchange = EXCHANGE_CYCLES + self.exchanged_bytes / EXCHANGED_BYTES if self.split > 1 else 0
         waves = -(-programs // at_once)
-        return waves * (turns * max(issue, shared, fetch) + FIXED_CYCLES + exchange)
+        return waves * (turns * max(issue, shared, fetch) + FIXED_CYCLES + exchange_cycles(self.exchanged_bytes))
 
     def __str__(self) -> str:
         parts = f" in {self.split} parts" if self.split > 1 else ""

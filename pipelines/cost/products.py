@@ -31,7 +31,6 @@ from tilec.pipelines.cost.multiply_adds import (
 from tilec.pipelines.cost.plan import Plan, Roles, contraction_operands, largest
 from tilec.pipelines.cost.rates import (
     EXCHANGE_CYCLES,
-    EXCHANGED_BYTES,
     FETCHED_BYTES,
     FEW_ROWS,
     FILLED_BYTES,
@@ -41,6 +40,7 @@ from tilec.pipelines.cost.rates import (
     READ_CYCLES,
     TILE_DEPTH,
     WARP_PRODUCTS,
+    exchange_cycles,
 )
 from tilec.pipelines.cost.warp_tiles import FEWEST_SLOTS, WarpTiles, warp_tiles
 from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous
@@ -332,9 +332,8 @@ class Products(Plan):
         multiply = tiles.height * width * TILE_DEPTH / MULTIPLY_ADDS
         fetched = 2 * TILE_DEPTH * (min(tiles.height, largest(s, row)) + width)
         step = max(multiply, fetched / FETCHED_BYTES, tiles.slot / FILLED_BYTES)
-        exchange = EXCHANGE_CYCLES + tiles.exchanged / EXCHANGED_BYTES if tiles.split > 1 else 0
         waves = -(-self._tensor_programs(row, columns, tiles.height, tiles.width) // self.target.clusters(tiles.split))
-        return waves * (steps * step + FIXED_CYCLES + exchange)
+        return waves * (steps * step + FIXED_CYCLES + exchange_cycles(tiles.exchanged))
 
     def _warps_time(self, row: int, columns: list[int], k: int, warps: int, height: int, width: int, together: int,
                     depth: int) -> float:

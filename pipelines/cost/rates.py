@@ -13,3 +13,8 @@ EXCHANGE_CYCLES, EXCHANGED_BYTES = 2000, 16  # of blocks that meet, and that a b
 LOADS_IN_FLIGHT = 4  # 16-byte loads of one thread that hide the latency of memory
 FEW_ROWS = 8  # up to here a product takes the time of reading its matrix
 TILE_DEPTH = 64  # 16-bit elements along the reduced axis, half as many of f32: 128 bytes, the span of a swizzle
+
+
+def exchange_cycles(exchanged: int) -> float:
+    """Until blocks of a cluster have added up so many bytes of each, 0 where they have nothing to add up."""
+    return EXCHANGE_CYCLES + exchanged / EXCHANGED_BYTES if exchanged else 0.0

@@ -17,13 +17,13 @@ from mlir.dialects import func
 
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.cost.plan import largest
+from tilec.pipelines.launches import independent_calls
 from tilec.pipelines.primop.outline import body_of, functions
 from tilec.pipelines.primop.structure import Structure
 from tilec.pipelines.targets import GpuTarget
 
 LAUNCH_CYCLES = 2000  # until a launch of its own has begun
 MOST_SHAPES = 5  # of one product that are considered
-MOST_LAUNCHES = 4  # that become one (see kernel/merge_launches.py)
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,5 @@ def _cycles(shapes: Sequence[Shape], at_once: int) -> float:
 def independent_kernels(module: ir.OpView) -> Iterator[list[str]]:
     """The names of kernels that a chunk calls and of which none needs another, as long as there are several."""
     for chunk in functions(module, "primop.chunk"):
-        pending = [o for o in body_of(chunk).operations if isinstance(o, func.CallOp)]
-        while pending:
-            group, later, made = [pending[0]], [], set(pending[0].results)
-            for call in pending[1:]:
-                if len(group) < MOST_LAUNCHES and not any(v in made for v in call.operands):
-                    group.append(call)
-                else:
-                    later.append(call)
-                made |= set(call.results)
-            if len(group) > 1:
-                yield [ir.FlatSymbolRefAttr(call.attributes["callee"]).value for call in group]
-            pending = later
+        for calls in independent_calls([o for o in body_of(chunk).operations if isinstance(o, func.CallOp)]):
+            yield [ir.FlatSymbolRefAttr(call.attributes["callee"]).value for call in calls]

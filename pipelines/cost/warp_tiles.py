@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilec.pipelines.cost.rates import FETCHED_BYTES, WARP_PRODUCTS
+from tilec.pipelines.cost.rates import FETCHED_BYTES, FIXED_CYCLES, WARP_PRODUCTS
 
 STEP = 16  # of one product along the depth
-FIXED_CYCLES = 3000  # until a block has its first tile, and while it stores its result
 ALONE = 1.25  # what warps take longer of which each quarter of a multiprocessor has one: nothing hides their waits
 MOST_SLOTS, FEWEST_SLOTS = 4, 2
 MOST_SUMS = 128  # accumulators of a thread, beside which its operands have room

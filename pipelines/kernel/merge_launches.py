@@ -14,6 +14,7 @@ from mlir.dialects import affine, arith, func, gpu, scf
 
 from tilec.dialects import kernel, primop
 from tilec.dialects.index_expr import Linear, linear, make_map, map_results
+from tilec.pipelines.launches import MOST_TOGETHER, independent_calls
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, fresh_name, functions
 
@@ -28,7 +29,7 @@ class MergeLaunches(Pass):
 
     name = "kernel-merge-launches"
     anchor = "builtin.module"
-    most: int = 4
+    most: int = MOST_TOGETHER
 
     def run(self, op: ir.OpView) -> None:
         modules = [o for o in op.regions[0].blocks[0].operations if isinstance(o, gpu.GPUModuleOp)]
@@ -52,22 +53,8 @@ class _Merger:
 
     def merge_chunk(self, chunk: ir.OpView, most: int) -> None:
         calls = [o for o in body_of(chunk).operations if isinstance(o, func.CallOp) and self.kernel(o) is not None]
-        taken: set[int] = set()
-        for i, first in enumerate(calls):
-            if i in taken:
-                continue
-            group = [i]
-            after = set(first.results)  # results that are not yet there where the merged call stands
-            for j in range(i + 1, len(calls)):
-                if j in taken:
-                    continue
-                if len(group) < most and not any(v in after for v in calls[j].operands) and \
-                        self._compatible([calls[g] for g in group], calls[j]):
-                    group.append(j)
-                after |= set(calls[j].results)
-            if len(group) > 1:
-                taken |= set(group)
-                self._merge(chunk, [calls[g] for g in group])
+        for group in independent_calls(calls, most, self._compatible):
+            self._merge(chunk, group)
 
     def _compatible(self, group: list[ir.OpView], other: ir.OpView) -> bool:
         kernels = [self.kernel(c) for c in [*group, other]]

@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 
 from mlir import ir
-from mlir.dialects import arith
+from mlir.dialects import arith, scf
 
+from tilec.dialects import tile
 from tilec.dialects.schedule import Schedule
+from tilec.pipelines.effects import is_pure
 from tilec.pipelines.primop.outline import functions
+from tilec.pipelines.primop.structure import defining_op
 
 
 def tile_functions(module: ir.OpView) -> Iterator[tuple[ir.OpView, Schedule]]:
@@ -36,3 +39,34 @@ def _neighbour(op: ir.OpView, step: int) -> ir.OpView | None:
     ops = list(op.operation.block.operations)
     at = next(i for i, o in enumerate(ops) if o.operation == op.operation) + step
     return ops[at] if 0 <= at < len(ops) else None
+
+
+def fetches_in(block: ir.Block) -> list[tile.Fetch]:
+    """All fetches of a block, also those in loops."""
+    return [f for op in block.operations for f in (
+        [op] if isinstance(op, tile.Fetch) else [f for r in op.operation.regions for b in r.blocks for f in fetches_in(b)])]
+
+
+def in_another_turn(value: ir.Value, copies: dict[ir.Value, ir.Value], first: scf.ForOp) -> ir.Value:
+    """An index that a loop's turn computes, for another turn, at the insertion point: `copies` has what differs, such as the
+    loop's variable, and what is known before the `first` of the loops stays."""
+    op = defining_op(value)
+    if value in copies or op is None or not is_pure(op.operation) or _is_known(op.operation, first):
+        return copies.get(value, value)
+    operands = [in_another_turn(v, copies, first) for v in op.operands]
+    clone = op.operation.clone()
+    for i, operand in enumerate(operands):
+        clone.operands[i] = operand
+    copies.update(zip(op.operation.results, clone.results, strict=True))
+    return copies[value]
+
+
+def _is_known(op: ir.Operation, first: scf.ForOp) -> bool:
+    """Whether an op stands before the first loop, in its block or around it."""
+    block = first.operation.block
+    while op.block != block:
+        parent = op.parent
+        if parent is None or parent.name == "func.func":
+            return True  # around the loop
+        op = parent
+    return op.is_before_in_block(first.operation)

@@ -23,7 +23,7 @@ from tilec.dialects import tile
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import defining_op
-from tilec.pipelines.tile import index_constant, op_after, tile_functions
+from tilec.pipelines.tile import in_another_turn, index_constant, op_after, tile_functions
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _delay(chain: list[scf.ForOp], turns: list[_Turn]) -> None:
         second = arith.addi(first.lowerBound, first.step)
         carried = _first_turn(last, turns[-1], first)
         end = arith.subi(arith.maxsi(last.upperBound, second), last.step)
-        number = _moved(turns[-1].slot.turn, last, {last.induction_variable: end})
+        number = in_another_turn(turns[-1].slot.turn, {last.induction_variable: end}, first)
     for loop, turn in zip(chain, turns, strict=True):
         with loop.operation.location, ir.InsertionPoint(loop):
             start = second if loop == first else arith.maxsi(loop.lowerBound, second)
@@ -126,18 +126,6 @@ def _first_turn(loop: scf.ForOp, turn: _Turn, first: scf.ForOp) -> list[ir.Value
         copies.update(zip(op.operation.results, clone.results, strict=True))
     results = [turn.second.acc if i == turn.place else v for i, v in enumerate(end.operands)]
     return [copies.get(v, v) for v in (*results, turn.second.lhs)]
-
-
-def _moved(value: ir.Value, loop: scf.ForOp, copies: dict[ir.Value, ir.Value]) -> ir.Value:
-    """An index that a turn computes, at the insertion point, for the turn that `copies` has instead of the loop's variable."""
-    op = defining_op(value)
-    if value in copies or op is None or op.operation.block != loop.body:
-        return copies.get(value, value)
-    clone = op.operation.clone()
-    for i, operand in enumerate(op.operands):
-        with ir.InsertionPoint(clone):
-            clone.operands[i] = _moved(operand, loop, copies)
-    return clone.results[0]
 
 
 def _rotated(old: scf.ForOp, turn: _Turn, start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:

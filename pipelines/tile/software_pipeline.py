@@ -19,11 +19,9 @@ from mlir.dialects import arith, scf
 
 from tilec.dialects import tile
 from tilec.dialects.index_expr import map_results
-from tilec.pipelines.effects import is_pure
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.primop.structure import defining_op
-from tilec.pipelines.tile import index_constant, op_after, tile_functions
+from tilec.pipelines.tile import in_another_turn, index_constant, op_after, tile_functions
 
 
 @dataclass(frozen=True)
@@ -98,30 +96,6 @@ def _fetch_at(index: ir.Value, template: list[tile.Fetch], chain: list[scf.ForOp
             clone = fetch.operation.clone()
             for i, operand in enumerate(clone.operands):
                 with ir.InsertionPoint(clone):
-                    clone.operands[i] = _copied(operand, copies, first)
+                    clone.operands[i] = in_another_turn(operand, copies, first)
         scf.YieldOp([])
     tile.Commit()
-
-
-def _copied(value: ir.Value, copies: dict[ir.Value, ir.Value], first: scf.ForOp) -> ir.Value:
-    """An index for another turn, at the insertion point: what is known before the first loop stays."""
-    op = defining_op(value)
-    if value in copies or op is None or not is_pure(op.operation) or _is_known(op.operation, first):
-        return copies.get(value, value)
-    operands = [_copied(v, copies, first) for v in op.operands]
-    clone = op.operation.clone()
-    for i, operand in enumerate(operands):
-        clone.operands[i] = operand
-    copies.update(zip(op.operation.results, clone.results, strict=True))
-    return copies[value]
-
-
-def _is_known(op: ir.Operation, first: scf.ForOp) -> bool:
-    """Whether an op stands before the first loop, in its block or around it."""
-    block = first.operation.block
-    while op.block != block:
-        parent = op.parent
-        if parent is None or parent.name == "func.func":
-            return True  # around the loop
-        op = parent
-    return op.is_before_in_block(first.operation)

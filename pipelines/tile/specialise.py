@@ -17,7 +17,7 @@ from tilec.dialects import tile
 from tilec.pipelines.effects import is_pure
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.tile import tile_functions
+from tilec.pipelines.tile import fetches_in, tile_functions
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Specialise(Pass):
 def _specialise(block: ir.Block) -> None:
     """Splits what follows the first op that fetches."""
     ops = list(block.operations)
-    first = next((i for i, o in enumerate(ops) if _fetches(o.operation)), None)
+    first = next((i for i, o in enumerate(ops) if _fetches(o)), None)
     if first is None:
         return
     with ops[first].operation.location, ir.InsertionPoint(ops[first]):
@@ -59,9 +59,8 @@ def _specialise(block: ir.Block) -> None:
         scf.YieldOp([])
 
 
-def _fetches(op: ir.Operation) -> bool:
-    return isinstance(op.opview, tile.Fetch) or any(
-        _fetches(o.operation) for r in op.regions for b in r.blocks for o in b.operations)
+def _fetches(op: ir.OpView) -> bool:
+    return isinstance(op, tile.Fetch) or any(fetches_in(b) for r in op.operation.regions for b in r.blocks)
 
 
 def _drop_fetches(op: ir.Operation) -> None:
@@ -97,7 +96,7 @@ def _copy(op: ir.OpView, copies: dict[ir.Value, ir.Value]) -> None:
 
 def _is_part(op: ir.OpView) -> bool:
     """Whether an op belongs to the producer as well: it fetches, or computes an index."""
-    return _fetches(op.operation) or (is_pure(op.operation) and _is_index(op))
+    return _fetches(op) or (is_pure(op.operation) and _is_index(op))
 
 
 def _is_index(op: ir.OpView) -> bool:
