@@ -16,7 +16,7 @@ from tilec.dialects.index_expr import Atom, Dim, Linear, Symbol, dim, linear, ma
 from tilec.dialects.schedule import Axis
 from tilec.pipelines.fragment_values import FragmentValues
 from tilec.pipelines.layouts import Coordinates, Fragments, Layout, have_one_sign, shifted, step_of
-from tilec.pipelines.primop.structure import offset_of
+from tilec.pipelines.primop.structure import defining_op, offset_of
 
 
 class Accesses(FragmentValues):
@@ -85,7 +85,7 @@ class Accesses(FragmentValues):
         varying: ir.Value | None = None
         for condition in map_results(op.mask):
             elements = self._elements(condition, layout, at)
-            if all(e.is_constant and e.constant >= 0 for e in elements):
+            if all(self._always(e, op) for e in elements):
                 continue
             if all(e == elements[0] for e in elements) or (whole and have_one_sign(elements, self.units)):
                 value = self.apply(elements[0], origins, symbols)
@@ -96,6 +96,20 @@ class Accesses(FragmentValues):
                 flag = arith.cmpi(arith.CmpIPredicate.sge, values, self.constant(0, values.type))
                 varying = flag if varying is None else arith.andi(varying, flag)
         return uniform, varying
+
+    def _always(self, condition: Linear, op: ir.OpView) -> bool:
+        """Whether a condition holds for every thread, as far as its axes begin at a constant for all of them."""
+        least = condition.constant
+        for atom, c in condition.terms:
+            if not isinstance(atom, Dim) or atom.position >= len(self.units):
+                return False
+            start, axis = defining_op(op.origin[atom.position]), self.schedule.axes[atom.position]
+            if not isinstance(start, arith.ConstantOp):
+                return False
+            first = ir.IntegerAttr(start.value).value
+            last = first + axis.tile - ((axis.registers - 1) * axis.neighbours + 1) * axis.vector
+            least += c * (first if c > 0 else last)
+        return least >= 0
 
     def _vector_of(self, elements: list[Linear], origins: list[ir.Value], symbols: list[ir.Value]) -> ir.Value:
         """Index expressions that differ by constants or more, as a vector of i32 (a scalar for one)."""
@@ -192,7 +206,7 @@ class Accesses(FragmentValues):
                 if varying is not None:
                     value = arith.select(varying, value, pad)
             if uniform is not None:
-                value = arith.select(uniform, value, pad)
+                value = self.or_zero(uniform, value)
             values[at] = value
         return Fragments(layout, element, values)
 

@@ -76,12 +76,13 @@ def choose_schedules(module: ir.OpView, structures: Mapping[str, Structure], tar
         return schedules
     together: set[str] = set()
     for names in independent_kernels(module):
-        names = [n for n in dict.fromkeys(names) if n in schedules and n not in together and schedules[n].tensor
-                 and not structures[n].online and not (recording and key_of(structures[n]) in recording.choices)]
+        names = [n for n in dict.fromkeys(names) if n in schedules and n not in together
+                 and (schedules[n].tensor or schedules[n].twin >= 0) and not structures[n].online
+                 and not (recording and key_of(structures[n]) in recording.choices)]
         if len(names) < 2:
             continue
         found = fitting([[shape_of(structures[n], c.schedule, c.cycles, target) for c in candidates(structures[n], target)]
-                         for n in names], target)
+                         for n in names])
         if found:
             together |= {*names}
             for name, schedule in zip(names, found, strict=True):

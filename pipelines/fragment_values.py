@@ -156,6 +156,14 @@ class FragmentValues(ABC):
             return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, attribute))
         return arith.constant(kind, attribute)
 
+    def or_zero(self, flag: ir.Value, value: ir.Value) -> ir.Value:
+        """A value if a flag is true, otherwise 0; pairs of 16-bit elements are chosen as the words that they are held in."""
+        kind = value.type
+        if isinstance(kind, ir.VectorType) and str(kind.element_type) in ("bf16", "f16") and kind.shape[0] % 2 == 0:
+            words = ir.VectorType.get([kind.shape[0] // 2], ir.IntegerType.get_signless(32))
+            return vector.bitcast(kind, self.or_zero(flag, vector.bitcast(words, value)))
+        return arith.select(flag, value, self.constant(0, kind))
+
     def _lower_elementwise(self, op: ir.OpView) -> Fragments:
         result = op.results[0].type
         layout = self.layout(result.shape)

@@ -116,6 +116,9 @@ def product(capacity: int, used: int, n: int, k: int, dtype: str = "bf16", resul
         (128, 1, 40, 4096, "bf16", "f32"),
         (4096, 150, 512, 264, "bf16", "f32"),  # tiles of 128 x 128
         (16384, 129, 520, 136, "bf16", "bf16"),  # of 128 x 256
+        (2048, 150, 192, 264, "bf16", "bf16"),  # of 64 x 48
+        (8192, 129, 224, 264, "f16", "bf16"),  # of 128 x 112
+        (8192, 129, 448, 136, "bf16", "bf16"),  # of 128 x 224, by blocks that walk
     ],
 )
 def test_a_product_of_ragged_sizes_is_that_of_float64(

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilec.pipelines.cost.rates import LOADS_IN_FLIGHT, REGISTERS, WARP
+from tilec.pipelines.cost.rates import (
+    EXCHANGE_CYCLES,
+    FETCHED_BYTES,
+    FEW_ROWS,
+    FIXED_CYCLES,
+    LOADS_IN_FLIGHT,
+    READ_BYTES,
+    REGISTERS,
+    WARP,
+)
 
 MOST_REGISTERS = 256  # of one thread
 OTHER_REGISTERS = 64  # of one that reads operands for a tensor core itself, beside these and its sums
+TURN_CYCLES = 1200  # until memory has answered the loads of a turn, while those of the next are under way
+BEGIN_CYCLES = 2000  # until a block's first turn has come and its last sums are stored
 
 
 @dataclass(frozen=True, order=True)
@@ -23,8 +34,8 @@ class FewRows:
 
     @property
     def preference(self) -> tuple[int, int]:
-        """What comes first of tiles that take as long: those that read the rows less often, then those of fewer warps."""
-        return -min(self.width * self.together, 16), self.parts
+        """What comes first of tiles that take as long: those that read the rows less often, then those of more warps."""
+        return -min(self.width * self.together, 16), -self.parts
 
     @property
     def deep(self) -> int:
@@ -37,13 +48,34 @@ class FewRows:
         return self.deep * self.width * self.together // 8
 
     @property
-    def resident(self) -> int:
-        """Blocks that a multiprocessor shall hold: a turn's operands are in registers while the next's are on their way."""
+    def registers(self) -> int:
+        """Of a thread: a turn's operands while the next's are on their way, and the sums."""
         needed = 8 * (self.loads + self.deep) + self.width * self.together // 2 + OTHER_REGISTERS
         needed += (self.together - 1) * OTHER_REGISTERS // 4  # what their results are put together with
         needed += OTHER_REGISTERS // 4 if self.run == 4 else 0  # f32 takes twice as many products
-        warps = REGISTERS // (min(-(-needed // 8) * 8, MOST_REGISTERS) * WARP) // 4 * 4  # as many on each of four schedulers
+        return -(-needed // 8) * 8
+
+    @property
+    def resident(self) -> int:
+        """Blocks that a multiprocessor shall hold."""
+        warps = REGISTERS // (min(self.registers, MOST_REGISTERS) * WARP) // 4 * 4  # as many on each of four schedulers
         return max(warps // self.parts, 1)
+
+    def cycles(self, programs: int, item: int, multiprocessors: int) -> float:
+        """The time of reading the matrix, of elements of `item` bytes, with what all warps have in flight at once, and of
+        reading the rows, which each program does, from the second-level cache. The programs of the last round are fewer."""
+        matrix, rows = (n * self.depth * item for n in (self.width * self.together, FEW_ROWS))  # bytes of a program
+        turn = WARP * 16 * self.loads * self.parts * min(self.width * self.together / 8, 2)  # 8 columns are less than the rows
+        at_once = multiprocessors * self.resident
+        full, rest = divmod(programs, at_once)
+        time = FIXED_CYCLES + (EXCHANGE_CYCLES / 8 if self.parts > 1 else 0)
+        time -= BEGIN_CYCLES / self.resident  # of the first round, which is part of FIXED_CYCLES
+        for count, rounds in ((at_once, full), (rest, 1)):
+            if count:
+                rate = min(multiprocessors * READ_BYTES, count * turn / TURN_CYCLES)
+                fetched = (matrix + rows) * -(-count // multiprocessors) / FETCHED_BYTES
+                time += rounds * (max(count * matrix / rate, fetched) + BEGIN_CYCLES / self.resident)
+        return time
 
     def __str__(self) -> str:
         return f"16 x {self.width * self.together}" + (f" by {self.parts} warps" if self.parts > 1 else "")

@@ -72,7 +72,7 @@ def matvec_shapes(rows: int, steps: int, together: int, wanted: int = 0) -> list
         return [(LOADS_IN_FLIGHT, GPU_THREADS, 1, GPU_THREADS, 2)]
     found = []
     for _, loads, registers, threads, each, block in sorted(shapes)[:MOST_SHAPES]:
-        needed = 4 * loads + 4 * registers + OTHER_REGISTERS * (1 if registers * threads == steps else 2)  # masks take some
+        needed = 4 * loads + 4 * registers + OTHER_REGISTERS
         resident = max(1, min(THREADS // block, REGISTERS // (block * -(-needed // 8) * 8)))
         found.append((registers, threads, each, block, resident))
     return found
@@ -231,7 +231,7 @@ class GpuPlan(Products):
             if len(sizes) == 1 and largest(s, h) % min(sizes) == 0:
                 queries = [n for n in range(QUERIES, 0, -1) if min(sizes) % n == 0]
                 blocks = CLUSTER * prod(largest(s, a) for a in s.grid)
-                self.set(h, next((n for n in queries if 8 * blocks >= 7 * n * self.target.multiprocessors), 1))
+                self.set(h, next((n for n in queries if not self._leaves_idle(blocks / n)), 1))
         programs = prod(-(-largest(s, h) // self.tile[h]) for h in s.grid)
         most = self.target.most_clustered if long else min(self.target.most_clustered, CLUSTER)
         clusters = [c for c in (16, CLUSTER, 4, 2, 1) if c <= most]
@@ -242,11 +242,18 @@ class GpuPlan(Products):
                 turns = -(-largest(s, t) // (KEYS_IN_FLIGHT * c * threads // lanes))
                 cycles = self._reading_cycles(programs * c, turn * turns, 1) + FIXED_CYCLES
                 options.append((cycles, f"clusters of {c}, {threads} threads", (c, threads)))
-        filled = next((o for o in options if programs <= self.target.clusters(o[2][0]) * ONLINE_BLOCKS // o[2][1]), options[-1])
+        fitting = [o for o in options if programs <= self.target.clusters(o[2][0]) * (ONLINE_BLOCKS // o[2][1])] or options[-1:]
+        # As many threads as run at once, in the smallest clusters that still give nearly every multiprocessor a block.
+        alike = [o for o in fitting if prod(o[2]) == prod(fitting[0][2])]
+        filled = next((o for o in reversed(alike) if not self._leaves_idle(programs * o[2][0])), fitting[0])
         cluster, threads = self.pick([filled, *(o for o in options if o != filled)])
         self.set(t, KEYS_IN_FLIGHT, cluster * threads // lanes)
         self.cluster[t] = cluster
         return self.schedule(dot=True, ahead=True, resident=ONLINE_BLOCKS // threads)
+
+    def _leaves_idle(self, blocks: float) -> bool:
+        """Whether so many blocks are too few for the multiprocessors, or nearly all of them."""
+        return 8 * blocks < 7 * self.target.multiprocessors
 
     def _online_tensor(self, row: int, t: int, d: int) -> Schedule:
         """Attention of many queries: two products by tensor cores, the rows' maxima and what is summed in registers."""

@@ -27,6 +27,11 @@ class GroupTiles:
         return 2 * TILE_DEPTH * (self.height + self.width * self.together)
 
     @property
+    def moved(self) -> int:
+        """Bytes of shared memory that a turn writes, zeros outside the operands as well, and that its groups read."""
+        return self.slot + 2 * TILE_DEPTH * self.groups * (64 + self.width * self.together)
+
+    @property
     def exchanged(self) -> int:
         """Bytes of what blocks that split the depth add up."""
         return 4 * self.height * self.width * self.together if self.split > 1 else 0

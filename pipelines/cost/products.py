@@ -17,7 +17,7 @@ from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, Linear, linear
 from tilec.dialects.schedule import Axis, Schedule
 from tilec.pipelines.cost.fetches import F32_STEP, in_pieces, is_run, lies_across, lies_along
-from tilec.pipelines.cost.few_rows import FewRows
+from tilec.pipelines.cost.few_rows import MOST_REGISTERS, FewRows
 from tilec.pipelines.cost.group_tiles import GroupTiles
 from tilec.pipelines.cost.multiply_adds import (
     COLUMNS_OF_THREADS,
@@ -30,14 +30,12 @@ from tilec.pipelines.cost.multiply_adds import (
 )
 from tilec.pipelines.cost.plan import Plan, Roles, contraction_operands, largest
 from tilec.pipelines.cost.rates import (
-    EXCHANGE_CYCLES,
     FETCHED_BYTES,
     FEW_ROWS,
-    FILLED_BYTES,
     FIXED_CYCLES,
     MULTIPLY_ADDS,
     READ_BYTES,
-    READ_CYCLES,
+    SHARED_BYTES,
     TILE_DEPTH,
     WARP_PRODUCTS,
     exchange_cycles,
@@ -48,6 +46,7 @@ from tilec.pipelines.targets import GpuTarget
 
 MOST_STAGES = 6
 PERSISTENT_WAVES = 1  # programs of each block beyond which it pays to walk over them
+AS_FAST = 1.1  # times the estimate of the best: what estimates cannot tell apart
 FEWEST_STAGES = 3  # with which a product hides the latency of its operands
 MOST_TILINGS = 6  # of a product by multiply-adds that are considered
 
@@ -88,13 +87,14 @@ class Products(Plan):
         shapes = [GroupTiles(split, groups, width, len(stage))
                   for groups in (2, 1) for width in self._widths(columns) for split in (1, 2, 4)
                   if width * len(stage) <= 256 and (split == 1 or length % (depth * split) == 0)]
-        # Of shapes that are as fast, the tallest: the matrix, which comes from memory, is then read once.
-        timed = sorted(((self._tensor_time(rows[0], columns, k, t, item), t) for t in shapes
-                        if t.split == 1 or t.slots(shared) >= FEWEST_STAGES),
-                       key=lambda x: (x[0], -min(x[1].height, largest(s, rows[0])), x[1]))
+        timed = sorted((*self._tensor_time(rows[0], columns, k, t, item), t) for t in shapes
+                       if t.split == 1 or t.slots(shared) >= FEWEST_STAGES)
         if not timed:
             return None
-        tiles = self.pick([(time, str(tiles), tiles) for time, tiles in timed])
+        # Of shapes that are nearly as fast, the tallest: the matrix, which comes from memory, is then read once.
+        height, best = largest(s, rows[0]), timed[0][0]
+        timed.sort(key=lambda x: -min(x[2].height, height) if x[0] < AS_FAST * best else 0)
+        tiles = self.pick([(time, str(tiles), tiles) for time, _, tiles in timed])
         programs = self._tensor_programs(rows[0], columns, tiles.height, tiles.width)
         sms = self.target.multiprocessors
         self.set(rows[0], 2, 32 * tiles.groups)
@@ -142,7 +142,8 @@ class Products(Plan):
         tall = [w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1]
         options: list[tuple[float, str, tuple[int, int, FewRows | None]]] = [
             (time, str(t), (1, t.width, t)) for time, _, t in sorted(
-                (self._few_rows_time(columns, t, item), t.preference, t) for t in tiles)] or [
+                (t.cycles(self._programs_of_columns(columns, t.width), item, self.target.multiprocessors), t.preference, t)
+                for t in tiles if t.registers <= MOST_REGISTERS)] or [
             (self._warps_time(rows[0], columns, k, m, 32 * m, w, together, 4 * run), f"{32 * m} x {w * together}", (m, w, None))
             for w in cut for m in tall]
         warps, width, shared = self.pick(options)
@@ -275,10 +276,13 @@ class Products(Plan):
         return ends and all(c * size % 16 == 0 for c in (*steps, start))
 
     def _widths(self, columns: list[int]) -> list[int]:
-        """The widths that tiles of a product by wgmma may have: powers of two, otherwise what rows that are taken apart allow,
-        such as those of a rotary embedding with heads of 96. Their rows must be at equal distances in memory."""
-        rights = [a for r in self.structure.stages[0] for a in contraction_operands(self.structure, r)[1]]
-        for widths in ((256, 128, 64, 32), range(256, 31, -8)):
+        """The widths that tiles of a product by wgmma may have: powers of two, and other multiples of 16 that leave no tile
+        cut, whose number may suit the multiprocessors better; otherwise what rows that are taken apart allow, such as those of
+        a rotary embedding with heads of 96. Their rows must be at equal distances in memory."""
+        s, rights = self.structure, [a for r in self.structure.stages[0] for a in contraction_operands(self.structure, r)[1]]
+        whole = prod(largest(s, a) for a in columns)
+        even = [w for w in range(256, 31, -16) if w & (w - 1) == 0 or whole % w == 0]
+        for widths in (even, range(256, 31, -8)):
             found = [w for w in widths if self._fits_columns(columns, w) and is_run(rights, self._tiles_of(columns, w))]
             if found:
                 return found
@@ -322,8 +326,15 @@ class Products(Plan):
         others = prod(largest(s, a) for a in s.grid if a not in (row, *columns))
         return -(-largest(s, row) // height) * -(-prod(largest(s, a) for a in columns) // width) * others
 
-    def _tensor_time(self, row: int, columns: list[int], k: int, tiles: GroupTiles, item: int) -> float:
-        """Cycles that a product of elements of `item` bytes takes: waves of blocks, each at the rate of its slowest part.
+    def _programs_of_columns(self, columns: list[int], width: int) -> int:
+        """Programs of a product of one block of rows."""
+        s = self.structure
+        others = prod(largest(s, a) for a in s.grid if a not in columns and largest(s, a) > FEW_ROWS)
+        return -(-prod(largest(s, a) for a in columns) // width) * others
+
+    def _tensor_time(self, row: int, columns: list[int], k: int, tiles: GroupTiles, item: int) -> tuple[float, float]:
+        """Cycles that a product of elements of `item` bytes takes, and what they would be if memory were faster: waves of
+        blocks, each at the rate of its slowest part, but no less than it takes to read the matrix.
 
         A step along the depth is 128 bytes, in f32 half as many elements at half the rate.
         """
@@ -331,9 +342,11 @@ class Products(Plan):
         steps = -(-largest(s, k) * item // (2 * TILE_DEPTH * tiles.split))
         multiply = tiles.height * width * TILE_DEPTH / MULTIPLY_ADDS
         fetched = 2 * TILE_DEPTH * (min(tiles.height, largest(s, row)) + width)
-        step = max(multiply, fetched / FETCHED_BYTES, tiles.slot / FILLED_BYTES)
+        step = max(multiply, fetched / FETCHED_BYTES, tiles.moved / SHARED_BYTES)
         waves = -(-self._tensor_programs(row, columns, tiles.height, tiles.width) // self.target.clusters(tiles.split))
-        return waves * (steps * step + FIXED_CYCLES + exchange_cycles(tiles.exchanged))
+        cycles = waves * (steps * step + FIXED_CYCLES + exchange_cycles(tiles.exchanged))
+        matrix = prod(largest(s, a) for a in columns) * tiles.together * largest(s, k) * item
+        return max(cycles, matrix / (READ_BYTES * self.target.multiprocessors) + FIXED_CYCLES), cycles
 
     def _warps_time(self, row: int, columns: list[int], k: int, warps: int, height: int, width: int, together: int,
                     depth: int) -> float:
@@ -343,18 +356,6 @@ class Products(Plan):
         fetch = 64 * (height + warps * width * together) / FETCHED_BYTES
         blocks = self._tensor_programs(row, columns, height, width)
         return -(-blocks // self.target.multiprocessors) * steps * max(multiply, fetch) + FIXED_CYCLES
-
-    def _few_rows_time(self, columns: list[int], tiles: FewRows, item: int) -> float:
-        """The same with one block of rows: the time of reading the matrix, with what all warps have in flight at once, and of
-        reading the rows, which each program does, from the second-level cache."""
-        s = self.structure
-        others = prod(largest(s, a) for a in s.grid if a not in columns and largest(s, a) > FEW_ROWS)
-        programs = -(-prod(largest(s, a) for a in columns) // tiles.width) * others
-        each = -(-programs // self.target.multiprocessors)  # programs of a multiprocessor
-        flying = 512 * tiles.loads * tiles.parts * min(each, tiles.resident)
-        matrix, rows = (each * n * tiles.depth * item for n in (tiles.width * tiles.together, 8))
-        meet = EXCHANGE_CYCLES / 8 if tiles.parts > 1 else 0
-        return max(matrix / min(READ_BYTES, flying / READ_CYCLES), (matrix + rows) / FETCHED_BYTES) + FIXED_CYCLES + meet
 
 
 def bytes_of(access: Access) -> int:

@@ -2,11 +2,11 @@
 
 WARP = 32
 REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
-MULTIPLY_ADDS = 2048  # of 16-bit elements that its tensor cores make by wgmma, half as many in TF32
+MULTIPLY_ADDS = 1640  # of 16-bit elements that its tensor cores make by wgmma, as far as power goes; half as many in TF32
 WARP_PRODUCTS = 1024  # the same by mma.sync
-FETCHED_BYTES = 48  # that it gets from the second-level cache
+FETCHED_BYTES = 52  # that it gets from the second-level cache
+SHARED_BYTES = 110  # that it writes to shared memory or reads there, in the long run
 READ_BYTES = 19  # its share of what memory gives
-FILLED_BYTES = 100  # that TMA writes to shared memory, zeros outside the source as well
 READ_CYCLES = 900  # until memory answers
 FIXED_CYCLES = 3000  # until a block has its first tile, and while it stores its result
 EXCHANGE_CYCLES, EXCHANGED_BYTES = 2000, 16  # of blocks that meet, and that a block reads of others in a cycle

@@ -33,36 +33,40 @@ class Shape:
     schedule: Schedule
     cycles: float
     programs: int
-    waves: int
+    at_once: int  # programs of one wave
 
     @property
-    def blocks(self) -> tuple[int, int]:
-        """What launches must have in common."""
-        return self.schedule.threads, self.schedule.split
+    def waves(self) -> int:
+        return -(-self.programs // self.at_once)
+
+    @property
+    def blocks(self) -> tuple[int, int, int]:
+        """What launches must have in common, and what bounds their registers."""
+        return self.schedule.threads, self.schedule.split, self.schedule.resident
 
 
 def shape_of(structure: Structure, schedule: Schedule, cycles: float, target: GpuTarget) -> Shape:
     programs = prod(-(-largest(structure, a) // schedule.axes[a].tile) for a in structure.grid)
-    return Shape(schedule, cycles, programs, -(-programs // target.clusters(schedule.split)))
+    return Shape(schedule, cycles, programs, target.clusters(schedule.split) * max(schedule.resident, 1))
 
 
-def fitting(products: Sequence[Sequence[Shape]], target: GpuTarget) -> list[Schedule] | None:
+def fitting(products: Sequence[Sequence[Shape]]) -> list[Schedule] | None:
     """A schedule for each product, alike in their blocks; None if each had better have its first and a launch of its own."""
     best, chosen = sum(shapes[0].cycles for shapes in products) + LAUNCH_CYCLES * (len(products) - 1), None
     for blocks in dict.fromkeys(shape.blocks for shape in products[0]):
         alike = [[s for s in shapes if s.blocks == blocks][:MOST_SHAPES] for shapes in products]
         for combination in itertools.product(*alike):
-            cycles = _cycles(combination, target.clusters(blocks[1]))
+            cycles = _cycles(combination)
             if cycles < best:
                 best, chosen = cycles, [shape.schedule for shape in combination]
     return chosen
 
 
-def _cycles(shapes: Sequence[Shape], at_once: int) -> float:
+def _cycles(shapes: Sequence[Shape]) -> float:
     """Of one launch: waves of programs, of which some take longer than others."""
     programs, waves = sum(s.programs for s in shapes), [s.cycles / s.waves for s in shapes]
     work = sum(s.programs * cycles for s, cycles in zip(shapes, waves, strict=True))
-    return max(*waves, -(-programs // at_once) * work / programs)
+    return max(*waves, -(-programs // shapes[0].at_once) * work / programs)
 
 
 def independent_kernels(module: ir.OpView) -> Iterator[list[str]]:

@@ -8,7 +8,7 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from tilec.dialects import primop, tile
-from tilec.dialects.index_expr import Dim, Linear, ceildiv, dim, floordiv, linear, substitute
+from tilec.dialects.index_expr import Dim, Linear, ceildiv, dim, floordiv, linear, map_results, substitute
 from tilec.pipelines.emit.expressions import Expressions
 from tilec.pipelines.primop.fuse import is_contraction
 from tilec.pipelines.primop.structure import Index, Reduction, defining_op, operand_bound, operand_index
@@ -143,8 +143,7 @@ class Reductions(Expressions):
         if reduction.contraction and self.schedule.dot:
             product = defining_op(op.operand)
             sides = [self._operand(product, k, index) for k in (0, 1)]
-            fetched = [self.schedule.rings and isinstance(defining_op(v), tile.Load) for v in sides]  # zero past the end
-            zeroed = [v if f else self._select_guard(tail, v, 0.0) for v, f in zip(sides, fetched, strict=True)]
+            zeroed = [self._zero_outside(tail, v) for v in sides]
             return tile.Dot(lhs=zeroed[0], rhs=zeroed[1], acc=accumulator, result=accumulator.type).result
         value = self._operand(op, 0, reduction.point)
         value = self._converted(value, accumulator.type.element_type)
@@ -152,6 +151,14 @@ class Reductions(Expressions):
         if self._in_parts(reduction):
             value = self._reduced_tile(reduction, self._whole(reduction, value), self._partial_sizes(reduction))
         return self._combine(reduction, accumulator, value)
+
+    def _zero_outside(self, guard: tuple[Linear, ...], value: ir.Value) -> ir.Value:
+        """An operand that is 0 where a condition does not hold: what is read under it is, and what rings fetch past the end."""
+        load = defining_op(value)
+        if isinstance(load, tile.Load) and (self.schedule.rings or
+                                            (load.mask is not None and {*guard} <= {*map_results(load.mask)})):
+            return value
+        return self._select_guard(guard, value, 0.0)
 
     def _in_parts(self, reduction: Reduction) -> bool:
         """Whether what one thread holds of a tile becomes one partial result in each turn."""
@@ -170,7 +177,7 @@ class Reductions(Expressions):
         product, column, twin = defining_op(reduction.op.operand), self.schedule.twin, self.rank - 1
         moved = tuple(substitute(e, {Dim(column): dim(twin)}, self.ranges) for e in index)
         lhs, rhs = self._operand(product, 0, index), self._operand(product, 1, moved)
-        lhs, rhs = (self._select_guard(tail, v, 0.0) for v in (lhs, rhs))
+        lhs, rhs = (self._zero_outside(tail, v) for v in (lhs, rhs))
         return tile.DotTwin(column=column, twin=twin, depth=reduction.axes[0], lhs=lhs, rhs=rhs, acc=accumulator,
                             result=accumulator.type).result
 

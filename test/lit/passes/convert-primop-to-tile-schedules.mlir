@@ -152,6 +152,18 @@ func.func private @few_tiles(%x: tensor<128x4096xbf16> {primop.kind = "argument"
   return %sum : tensor<128x4096xf32>
 }
 
+// A width that is no power of two may fill the waves better: 4 x 64 tiles of 128 x 224 are two waves of 132 blocks but for
+// eight, of 128 x 256 as many waves of larger tiles.
+// SM90A-LABEL: func.func @even_waves(
+// SM90A-SAME: layout = array<i64: 128, 64, 1, 1>, name = "m"
+// SM90A-SAME: layout = array<i64: 224, 4, 2, 1>, name = "n"
+// SM90A-SAME: tensor
+func.func private @even_waves(%x: tensor<512x4096xbf16> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (512, 4096)>}, %w: tensor<14336x4096xbf16> {primop.kind = "weight", primop.shape = affine_map<()[n] -> (14336, 4096)>}) -> (tensor<512x14336xf32> {primop.shape = affine_map<()[n] -> (512, 14336)>}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = affine_map<()[n] -> (512, 14336, 4096)>, maps = [#lhs, #rhs]} : (tensor<512x4096xbf16>, tensor<14336x4096xbf16>) -> tensor<512x14336x4096xf32>
+  %sum = "primop.sum"(%products) {space = affine_map<()[n] -> (512, 14336, 4096)>, maps = [#all], dims = array<i64: 2>} : (tensor<512x14336x4096xf32>) -> tensor<512x14336xf32>
+  return %sum : tensor<512x14336xf32>
+}
+
 // Tiles are runs of whole axes: where no power of two is one, their width is what is. It must be one in memory as well.
 // SM90A-LABEL: func.func @three_parts(
 // SM90A-SAME: layout = array<i64: 2, 1, 1, 1>, name = "n0"

@@ -78,7 +78,7 @@ module attributes {primop.symbols = {n = array<i64: 1, 48>}} {
 module @kernels {
 
 // At a ragged edge a lane asks for its own row and its own column, whose run along the depth exists as a whole or not at all:
-// then it reads the first elements of the buffer and takes zeros. The words of a row serve all columns.
+// then it reads the first elements of the buffer and takes zeros, in words of two. The words of a row serve all columns.
 // CHECK-LABEL: func.func @ragged(
 // CHECK-SAME: %[[X:[^:]*]]: memref<1536xbf16, 1>, %[[W:[^:]*]]: memref<640xbf16, 1>, %[[Y:[^:]*]]: memref<960xf32, 1>
 // CHECK: %[[QUARTER:.*]] = arith.remui %[[THREAD:.*]], %c4
@@ -88,21 +88,22 @@ module @kernels {
 // CHECK: %[[EXISTS:.*]] = arith.cmpi sge, %[[LEFT]], %c0
 // CHECK: %[[SAFE:.*]] = arith.select %[[EXISTS]], %{{.*}}, %c0 : index
 // CHECK: %[[READ:.*]] = "kernel.load_global"(%[[X]], %[[SAFE]])
-// CHECK: %[[UPPER:.*]] = arith.select %[[EXISTS]], %[[READ]], %{{.*}} : vector<8xbf16>
+// CHECK: %[[READ_WORDS:.*]] = vector.bitcast %[[READ]] : vector<8xbf16> to vector<4xi32>
+// CHECK: %[[UPPER:.*]] = arith.select %[[EXISTS]], %[[READ_WORDS]], %{{.*}} : vector<4xi32>
 // CHECK: %[[LEFT:.*]] = affine.apply affine_map<()[s0, s1] -> (s0 - s1 - 9)>()[%[[N]], %[[ROW]]]
 // CHECK: %[[EXISTS_BELOW:.*]] = arith.cmpi sge, %[[LEFT]], %c0
-// CHECK: %[[LOWER:.*]] = arith.select %[[EXISTS_BELOW]], %{{.*}}, %{{.*}} : vector<8xbf16>
+// CHECK: %[[LOWER:.*]] = arith.select %[[EXISTS_BELOW]], %{{.*}}, %{{.*}} : vector<4xi32>
 // CHECK: %[[COLUMN:.*]] = arith.addi %[[J:.*]], %[[EIGHTH]]
 // CHECK: affine.apply affine_map<()[s0] -> (-s0 + 19)>()[%[[COLUMN]]]
-// CHECK: %[[FIRST:.*]] = arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<8xbf16>
+// CHECK: %[[FIRST:.*]] = arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<4xi32>
 // CHECK: affine.apply affine_map<()[s0] -> (-s0 + 11)>()[%[[COLUMN]]]
-// CHECK: %[[SECOND:.*]] = arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<8xbf16>
-// CHECK: vector.bitcast %[[UPPER]]
-// CHECK: vector.bitcast %[[LOWER]]
-// CHECK: vector.bitcast %[[FIRST]]
+// CHECK: %[[SECOND:.*]] = arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<4xi32>
+// CHECK: vector.extract %[[UPPER]][0]
+// CHECK: vector.extract %[[LOWER]][0]
+// CHECK: vector.extract %[[FIRST]][0]
 // CHECK: "kernel.mma"(%[[U0:[^,]*]], %[[L0:[^,]*]], %[[U1:[^,]*]], %[[L1:[^,]*]],
 // CHECK: %[[ONE:.*]]:4 = "kernel.mma"
-// CHECK: vector.bitcast %[[SECOND]]
+// CHECK: vector.extract %[[SECOND]][0]
 // CHECK: "kernel.mma"(%[[U0]], %[[L0]], %[[U1]], %[[L1]],
 // CHECK: %[[TWO:.*]]:4 = "kernel.mma"
 
