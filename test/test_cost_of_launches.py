@@ -32,14 +32,13 @@ def test_products_that_fit_one_wave_together_are_one_launch() -> None:
 def test_products_whose_blocks_differ_stay_apart() -> None:
     assert fitting([[shape(64, 30_000)], [shape(32, 12_000, split=4)]]) is None
     assert fitting([[shape(64, 30_000)], [shape(64, 30_000, threads=128)]]) is None
-    assert fitting([[shape(64, 30_000, resident=2)], [shape(64, 30_000, resident=1)]]) is None
 
 
 def test_a_wave_is_what_all_multiprocessors_hold_at_once() -> None:
-    """Two blocks of each: the programs of both products are one wave, where blocks that stay alone would take two."""
-    wide, narrow = shape(200, 15_000, resident=2), shape(64, 8_000, resident=2)
-    alone = shape(100, 20_000, resident=1)
-    assert fitting([[wide, alone], [narrow]]) == [wide.schedule, narrow.schedule]
+    """Two blocks of each product fit a multiprocessor, so that all are one wave; one that needs more registers makes it two."""
+    wide, narrow, crowded = shape(200, 15_000, resident=2), shape(64, 8_000, resident=2), shape(64, 7_000, resident=1)
+    assert fitting([[wide], [crowded, narrow]]) == [wide.schedule, narrow.schedule]
+    assert fitting([[wide], [crowded]]) is None
 
 
 def test_a_wave_more_must_be_worth_the_launch_that_it_saves() -> None:

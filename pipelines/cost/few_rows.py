@@ -24,13 +24,14 @@ BEGIN_CYCLES = 2000  # until a block's first turn has come and its last sums are
 @dataclass(frozen=True, order=True)
 class FewRows:
     """How a product of few rows is cut: `width` columns of each of the matrices that are multiplied `together`, a depth of
-    `depth` shared by `parts` warps, of which a lane reads `run` elements at once."""
+    `depth` shared by `parts` warps, of which a lane reads `run` elements at once; some columns may be read `mirrored`."""
 
     width: int
     parts: int
     together: int
     run: int
     depth: int
+    mirrored: bool = False
 
     @property
     def preference(self) -> tuple[int, int]:
@@ -51,8 +52,8 @@ class FewRows:
     def registers(self) -> int:
         """Of a thread: a turn's operands while the next's are on their way, and the sums."""
         needed = 8 * (self.loads + self.deep) + self.width * self.together // 2 + OTHER_REGISTERS
-        needed += (self.together - 1) * OTHER_REGISTERS // 4  # what their results are put together with
-        needed += OTHER_REGISTERS // 4 if self.run == 4 else 0  # f32 takes twice as many products
+        needed += (self.together - 1 + self.mirrored) * OTHER_REGISTERS // 4  # what results are put together with
+        needed += OTHER_REGISTERS // 4 * ((self.run == 4) + (self.width * self.together > 16))  # more products, more rows
         return -(-needed // 8) * 8
 
     @property

@@ -39,6 +39,7 @@ LONG_CACHE = 8192  # keys from which reading a cache takes longer than combining
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 ROW_LOADS = 16  # 16-byte loads of one thread where a program makes a row first, which must pay for more of the matrix
 ELEMENTS_OF_A_TURN = 16  # of a long row that a thread takes between mending what it carries
+ELEMENTS_OF_A_ROW = 32  # of a short row that a thread keeps
 LONGEST_ROW = 640  # threads that may share a row of a matrix
 OPERAND_REGISTERS = 40  # of a thread that multiplies straight from memory, for both operands
 OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
@@ -121,9 +122,12 @@ class GpuPlan(Products):
         return sum(-(-n // 4) for n in reads.values()) + -(-sums // 4)
 
     def _registers_of_a_turn(self, axis: int, threads: int, vector: int) -> int:
-        """Vectors that a thread takes along an axis: one, but where sums are mended the whole row, or what is worth it."""
-        most = ELEMENTS_OF_A_TURN // vector if self.structure.mended else 1
-        turns = -(-largest(self.structure, axis) // (threads * vector))
+        """Vectors that a thread takes along an axis: one, but where sums are mended the whole row, or what is worth it, and
+        where a row is read again, such as one that is divided by its norm, all of a short one: then it is read once."""
+        s, turns = self.structure, -(-largest(self.structure, axis) // (threads * vector))
+        if not s.mended and turns * vector <= ELEMENTS_OF_A_ROW and s.extents[axis].is_constant:
+            return turns if any(axis in r.axes for stage in s.stages for r in stage) else 1
+        most = ELEMENTS_OF_A_TURN // vector if s.mended else 1
         crowded = turns > most and threads >= MOST_THREADS  # a thread has 64 registers
         return max(most // 2, 1) if crowded else min(turns, most)
 

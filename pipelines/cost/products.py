@@ -137,7 +137,7 @@ class Products(Plan):
         cut = {w: t for w in sizes if w * together <= most and (t := self._tiles_of_warps(columns, w))}
         if not cut:
             return None
-        tiles = [FewRows(w, parts, together, run, largest(s, k)) for w in cut for parts in (1, 2, 4, 8)
+        tiles = [FewRows(w, parts, together, run, largest(s, k), bool(s.mirrored)) for w in cut for parts in (1, 2, 4, 8)
                  if parts == 1 or largest(s, k) % (4 * run * parts) == 0] if few else []
         tall = [w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1]
         options: list[tuple[float, str, tuple[int, int, FewRows | None]]] = [

@@ -40,9 +40,9 @@ class Shape:
         return -(-self.programs // self.at_once)
 
     @property
-    def blocks(self) -> tuple[int, int, int]:
-        """What launches must have in common, and what bounds their registers."""
-        return self.schedule.threads, self.schedule.split, self.schedule.resident
+    def blocks(self) -> tuple[int, int]:
+        """What launches must have in common."""
+        return self.schedule.threads, self.schedule.split
 
 
 def shape_of(structure: Structure, schedule: Schedule, cycles: float, target: GpuTarget) -> Shape:
@@ -63,10 +63,12 @@ def fitting(products: Sequence[Sequence[Shape]]) -> list[Schedule] | None:
 
 
 def _cycles(shapes: Sequence[Shape]) -> float:
-    """Of one launch: waves of programs, of which some take longer than others."""
-    programs, waves = sum(s.programs for s in shapes), [s.cycles / s.waves for s in shapes]
+    """Of one launch: waves of programs, of which some take longer than others, in as many blocks at once as the kernel has
+    that needs most registers."""
+    programs, at_once = sum(s.programs for s in shapes), min(s.at_once for s in shapes)
+    waves = [s.cycles / s.waves for s in shapes]
     work = sum(s.programs * cycles for s, cycles in zip(shapes, waves, strict=True))
-    return max(*waves, -(-programs // shapes[0].at_once) * work / programs)
+    return max(*waves, -(-programs // at_once) * work / programs)
 
 
 def independent_kernels(module: ir.OpView) -> Iterator[list[str]]:
