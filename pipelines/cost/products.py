@@ -17,7 +17,7 @@ from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, Linear, linear
 from tilec.dialects.schedule import Axis, Schedule
 from tilec.pipelines.cost.fetches import F32_STEP, in_pieces, is_run, lies_across, lies_along
-from tilec.pipelines.cost.few_rows import MOST_REGISTERS, FewRows
+from tilec.pipelines.cost.few_rows import MOST_REGISTERS, FewRows, by_preference
 from tilec.pipelines.cost.group_tiles import GroupTiles
 from tilec.pipelines.cost.multiply_adds import (
     COLUMNS_OF_THREADS,
@@ -141,8 +141,8 @@ class Products(Plan):
                  if parts == 1 or largest(s, k) % (4 * run * parts) == 0] if few else []
         tall = [w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1]
         options: list[tuple[float, str, tuple[int, int, FewRows | None]]] = [
-            (time, str(t), (1, t.width, t)) for time, _, t in sorted(
-                (t.cycles(self._programs_of_columns(columns, t.width), item, self.target.multiprocessors), t.preference, t)
+            (time, str(t), (1, t.width, t)) for time, t in by_preference(
+                (t.cycles(self._programs_of_columns(columns, t.width), item, self.target.multiprocessors), t)
                 for t in tiles if t.registers <= MOST_REGISTERS)] or [
             (self._warps_time(rows[0], columns, k, m, 32 * m, w, together, 4 * run), f"{32 * m} x {w * together}", (m, w, None))
             for w in cut for m in tall]
