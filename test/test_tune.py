@@ -21,7 +21,7 @@ from tilec.model_compiler import record_for
 from tilec.pipelines.compiler import compile_kernels
 from tilec.pipelines.cost_model import candidates, choose_schedule, key_of
 from tilec.pipelines.passes import module_text, run_pipeline
-from tilec.pipelines.pipeline import tile_pipeline
+from tilec.pipelines.pipeline import fused_pipeline, tile_pipeline
 from tilec.pipelines.primop.outline import functions
 from tilec.pipelines.primop.structure import analyse
 from tilec.pipelines.recording import Choice, Measured, Recording, RecordingError, kernel_key
@@ -209,6 +209,17 @@ def test_what_is_wrong_is_not_measured(name: str, quick: None, monkeypatch: pyte
     child.measure(job(kernels(best=2)[name]), said.append)
     assert [line["failed"] for line in said if "failed" in line] == [0, 1] and said[-1]["us"] == {}
     assert all("its result is wrong" in line["why"] for line in said if "failed" in line)
+
+
+def test_a_result_that_is_rounded_is_compared_as_such() -> None:
+    """A row of f32 that is divided by its norm and becomes bf16."""
+    with ir.Context():
+        core.load_all()
+        module = record_for(models.MODELS["tinyllama-1.1b"], "sm_90a", "bf16", 64).module
+        run_pipeline(module, fused_pipeline("sm_90a"))
+        norm = next(f for f in functions(module.operation, "primop.kernel") if "prefill_layer_rms_norm" in str(f.name))
+        assert {str(primop.element_type(a)) for a in norm.arguments} == {"f32"}
+        assert child._dtype(norm, module) == "bf16"
 
 
 def test_sets_of_a_cpu_have_memory_of_their_own_that_is_nan_until_they_run() -> None:

@@ -126,7 +126,8 @@ class GpuPlan(Products):
         where a row is read again, such as one that is divided by its norm, all of a short one: then it is read once."""
         s, turns = self.structure, -(-largest(self.structure, axis) // (threads * vector))
         if not s.mended and turns * vector <= ELEMENTS_OF_A_ROW and s.extents[axis].is_constant:
-            return turns if any(axis in r.axes for stage in s.stages for r in stage) else 1
+            passes = [any(axis in r.axes for r in stage) for stage in s.stages]
+            return turns if sum(passes) + any(a.store and Dim(axis) in a.offset.atoms() for a in s.accesses) > 1 else 1
         most = ELEMENTS_OF_A_TURN // vector if s.mended else 1
         crowded = turns > most and threads >= MOST_THREADS  # a thread has 64 registers
         return max(most // 2, 1) if crowded else min(turns, most)

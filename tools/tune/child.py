@@ -23,7 +23,7 @@ from mlir import ir
 from tilec.dialects import core, primop
 from tilec.errors import TilecError
 from tilec.pipelines.compiler import compile_kernels
-from tilec.pipelines.primop.outline import functions
+from tilec.pipelines.primop.outline import body_of, functions
 from tilec.pipelines.recording import Choice, Recording, kernel_key
 from tilec.pipelines.targets import find_target
 from tilec.runtime import cpu_replay, cuda_replay
@@ -113,7 +113,8 @@ def _compile(job: Mapping[str, Any], kernel: ir.OpView, schedule: str) -> Artifa
 
 def _dtype(kernel: ir.OpView, module: ir.Module) -> str:
     """The coarsest type in which a kernel's floats are held or multiplied, which says how exact its result can be."""
-    types = [str(primop.element_type(a)) for a in kernel.arguments]
+    *_, end = body_of(kernel).operations
+    types = [str(primop.element_type(v)) for v in (*kernel.arguments, *end.operands)]
     return next((t for t in ("bf16", "f16") if t in types), "tf32" if primop.allows_tf32(module.operation) else "f32")
 
 

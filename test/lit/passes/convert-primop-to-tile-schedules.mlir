@@ -58,6 +58,21 @@ func.func private @norm(%x: tensor<1024x1024xf32> {primop.kind = "argument", pri
   return %y : tensor<1024x1024xf32>
 }
 
+// A short row that is read again is kept: two vectors of each thread. One that is read once is not.
+// SM90A-LABEL: func.func @kept(
+// SM90A-SAME: layout = array<i64: 4096, 256, 8, 1>, name = "r1", walk = "loop"
+// SM90A-LABEL: func.func @passing(
+// SM90A-SAME: layout = array<i64: 2048, 256, 8, 1>, name = "r1", walk = "loop"
+func.func private @kept(%x: tensor<1024x4096xf32> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (1024, 4096)>}) -> (tensor<1024x4096xf32> {primop.shape = affine_map<()[n] -> (1024, 4096)>}) attributes {primop.kernel} {
+  %largest = "primop.max"(%x) {space = affine_map<()[n] -> (1024, 4096)>, maps = [#identity], dims = array<i64: 1>} : (tensor<1024x4096xf32>) -> tensor<1024xf32>
+  %y = "primop.mul"(%x, %largest) {space = affine_map<()[n] -> (1024, 4096)>, maps = [#identity, affine_map<(i, j)[n] -> (i)>]} : (tensor<1024x4096xf32>, tensor<1024xf32>) -> tensor<1024x4096xf32>
+  return %y : tensor<1024x4096xf32>
+}
+func.func private @passing(%x: tensor<1024x4096xf32> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (1024, 4096)>}) -> (tensor<1024xf32> {primop.shape = #rows}) attributes {primop.kernel} {
+  %largest = "primop.max"(%x) {space = affine_map<()[n] -> (1024, 4096)>, maps = [#identity], dims = array<i64: 1>} : (tensor<1024x4096xf32>) -> tensor<1024xf32>
+  return %largest : tensor<1024xf32>
+}
+
 // A matrix product with packed weights: eight rows by two registers of columns, bf16 in pairs, all row tiles of one
 // panel in turn. On a GPU a square of threads, each with a small square of results.
 // AVX512-LABEL: func.func @matmul(
