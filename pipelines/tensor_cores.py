@@ -29,6 +29,7 @@ from tilec.runtime.artifact import ITEM_BYTES
 GROUP = 128  # threads that work on one product
 # Registers of a thread of the producer and of the others, by groups that compute and blocks that share a multiprocessor.
 REGISTERS = {(2, 0): (40, 232), (2, 1): (40, 232), (3, 0): (32, 160)}
+LONG_WALK = 16  # turns of a product straight from memory beyond which LLVM shall write out two: more take registers
 
 
 @dataclass(frozen=True)
@@ -353,6 +354,8 @@ class TensorCores(CopiedTiles):
         in_flight = self.running or any(isinstance(o, tile.Made) for o in op.body.operations)
         if self.schedule.resident and not self.schedule.dot:
             keep_rolled(loop)  # a turn has as many loads in flight as registers were counted for
+        elif any(isinstance(o, tile.DotTwin) for o in op.body.operations):
+            unroll_long(loop)
         elif in_flight and len(products) > 1:
             # LLVM would peel the first turn and set the second product's accumulators to zero while the first runs, for
             # which ptxas makes it wait (C7517).
@@ -442,6 +445,16 @@ class TensorCores(CopiedTiles):
 def keep_rolled(loop: scf.ForOp) -> None:
     """Tells LLVM neither to unroll a loop nor to peel turns off it."""
     loop.operation.attributes["loop_annotation"] = ir.Attribute.parse("#llvm.loop_annotation<unroll = <disable = true>>")
+
+
+def unroll_long(loop: scf.ForOp) -> None:
+    """Tells LLVM to write out two turns of a long loop, so that what one reads ahead needs not be moved for the next."""
+    bounds = [defining_op(v) for v in (loop.lowerBound, loop.upperBound, loop.step)]
+    if all(isinstance(b, arith.ConstantOp) for b in bounds):
+        first, last, step = (ir.IntegerAttr(b.value).value for b in bounds)
+        if -(-(last - first) // step) > LONG_WALK:
+            loop.operation.attributes["loop_annotation"] = ir.Attribute.parse(
+                "#llvm.loop_annotation<unroll = <count = 2 : i32>>")
 
 
 def _is_summed(value: ir.Value) -> bool:

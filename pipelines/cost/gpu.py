@@ -125,7 +125,8 @@ class GpuPlan(Products):
         """Vectors that a thread takes along an axis: one, but where sums are mended the whole row, or what is worth it, and
         where a row is read again, such as one that is divided by its norm, all of a short one: then it is read once."""
         s, turns = self.structure, -(-largest(self.structure, axis) // (threads * vector))
-        if not s.mended and turns * vector <= ELEMENTS_OF_A_ROW and s.extents[axis].is_constant:
+        kept = ELEMENTS_OF_A_ROW if threads < MOST_THREADS else ELEMENTS_OF_A_ROW // 2  # a thread then has 64 registers
+        if not s.mended and turns * vector <= kept and s.extents[axis].is_constant:
             passes = [any(axis in r.axes for r in stage) for stage in s.stages]
             return turns if sum(passes) + any(a.store and Dim(axis) in a.offset.atoms() for a in s.accesses) > 1 else 1
         most = ELEMENTS_OF_A_TURN // vector if s.mended else 1

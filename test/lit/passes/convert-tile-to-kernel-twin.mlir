@@ -232,3 +232,46 @@ func.func @parts(%x: memref<16x64xbf16>, %w: memref<8x64xbf16>, %y: memref<16x8x
 
 }
 }
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (16)>, layout = array<i64: 16, 8, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (8)>, layout = array<i64: 8, 4, 2, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (1088)>, layout = array<i64: 32, 4, 8, 1>, walk = "loop", lanes_of = "n"}
+#twin = {name = "n_twin", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m"}
+
+module {
+module @kernels {
+
+// A walk of 16 turns may be written out as a whole; of a longer one, two turns are.
+// CHECK-LABEL: func.func @walks(
+// CHECK: scf.for
+// CHECK: scf.yield
+// CHECK-NEXT: }{{$}}
+// CHECK: scf.for
+// CHECK: scf.yield
+// CHECK-NEXT: } {loop_annotation = #llvm.loop_annotation<unroll = <count = 2 : i32>>}
+func.func @walks(%x: memref<16x1088xbf16>, %w: memref<8x1088xbf16>, %y: memref<16x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true, twin = 1 : i64}} {
+  %c0 = arith.constant 0 : index
+  %c32 = arith.constant 32 : index
+  %c512 = arith.constant 512 : index
+  %c1088 = arith.constant 1088 : index
+  %zeros = arith.constant dense<0.0> : vector<16x8x1x1xf32>
+  %first = scf.for %k = %c0 to %c512 step %c32 iter_args(%sum = %zeros) -> (vector<16x8x1x1xf32>) {
+    %rows = "tile.load"(%x, %c0, %c0, %k, %c0) {map = affine_map<(m, n, k, t) -> (m, k)>} : (memref<16x1088xbf16>, index, index, index, index) -> vector<16x1x32x1xbf16>
+    %columns = "tile.load"(%w, %c0, %c0, %k, %c0) {map = affine_map<(m, n, k, t) -> (t, k)>} : (memref<8x1088xbf16>, index, index, index, index) -> vector<1x1x32x8xbf16>
+    %more = "tile.dot_twin"(%rows, %columns, %sum) {column = 1 : i64, twin = 3 : i64, depth = 2 : i64} : (vector<16x1x32x1xbf16>, vector<1x1x32x8xbf16>, vector<16x8x1x1xf32>) -> vector<16x8x1x1xf32>
+    scf.yield %more : vector<16x8x1x1xf32>
+  }
+  %second = scf.for %k = %c512 to %c1088 step %c32 iter_args(%sum = %first) -> (vector<16x8x1x1xf32>) {
+    %rows = "tile.load"(%x, %c0, %c0, %k, %c0) {map = affine_map<(m, n, k, t) -> (m, k)>} : (memref<16x1088xbf16>, index, index, index, index) -> vector<16x1x32x1xbf16>
+    %columns = "tile.load"(%w, %c0, %c0, %k, %c0) {map = affine_map<(m, n, k, t) -> (t, k)>} : (memref<8x1088xbf16>, index, index, index, index) -> vector<1x1x32x8xbf16>
+    %more = "tile.dot_twin"(%rows, %columns, %sum) {column = 1 : i64, twin = 3 : i64, depth = 2 : i64} : (vector<16x1x32x1xbf16>, vector<1x1x32x8xbf16>, vector<16x8x1x1xf32>) -> vector<16x8x1x1xf32>
+    scf.yield %more : vector<16x8x1x1xf32>
+  }
+  "tile.store"(%second, %y, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, n)>} : (vector<16x8x1x1xf32>, memref<16x8xf32>, index, index, index, index) -> ()
+  return
+}
+
+}
+}
