@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import gcd
 from typing import Any
 
 from mlir import ir
@@ -202,7 +203,17 @@ def floordiv(expr: Linear | int, divisor: int, ranges: Ranges | None = None) -> 
         (atom, c), = rest.terms
         if c == 1 and isinstance(atom, FloorDiv):
             return quotient + Linear(0, ((FloorDiv(atom.numerator, atom.divisor * divisor), 1),))
-    return quotient + Linear(0, ((FloorDiv(rest, divisor), 1),))
+    return quotient + Linear(0, ((FloorDiv(rest - _lost(rest, divisor, ranges or {}), divisor), 1),))
+
+
+def _lost(expr: Linear, divisor: int, ranges: Ranges) -> Linear:
+    """What of an expression a division loses: of 2 d0 + 1 by 4 the 1, and of 2 d0 + d1, where d1 is 0 or 1, d1."""
+    for step in sorted({gcd(c, divisor) for _, c in expr.terms}, reverse=True):
+        small = Linear.of(expr.constant % step, {a: c for a, c in expr.terms if c % step})
+        bounds = range_of(small, ranges)
+        if step > 1 and bounds and bounds[0] >= 0 and bounds[1] < step:
+            return small
+    return Linear()
 
 
 def mod(expr: Linear | int, divisor: int, ranges: Ranges | None = None) -> Linear:

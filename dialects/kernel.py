@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Optional
 
 from mlir import ir
 
@@ -31,11 +31,13 @@ class Cache(enum.Enum):
     """How a read of global memory treats the caches.
 
     `stream` is for what no kernel of a run writes and what is read once: it bypasses the first level, is fetched by the
-    second in 256-byte units, and stays where it stands relative to waits and barriers.
+    second in 256-byte units, and stays where it stands relative to waits and barriers. `held` is for what was written in an
+    earlier run: it may be read before the kernels that came before in this one have ended.
     """
 
     PLAIN = "plain"
     STREAM = "stream"
+    HELD = "held"
 
 
 class Kernel(Dialect, name="kernel"):
@@ -90,15 +92,18 @@ class _Access(Kernel.Operation):
 
 
 class LoadGlobal(_Access, name="load_global"):
-    """Reads a scalar, or a vector in one access where its alignment allows."""
+    """Reads a scalar, or a vector in one access where its alignment allows; zeros, without an access, where `when` is false."""
 
     cache: Attr[Cache]
     buffer: Operand[ir.MemRefType]
     offset: Operand[ir.IndexType]
+    when: Optional[Operand[ir.IntegerType]] = None  # noqa: UP045 - a marker, not a type
     result: Result[Any]
 
     def verify(self) -> None:
         self._check_access(self.buffer, self.result)
+        if self.when is not None and (self.when.type.width != 1 or not isinstance(self.result.type, ir.VectorType)):
+            raise VerifyError(f"when must be i1 and result a vector, but are {self.when.type} and {self.result.type}")
 
 
 class StoreGlobal(_Access, name="store_global"):

@@ -80,14 +80,22 @@ class _Access(Tile.Operation):
 
 
 class Load(_Access, name="load"):
-    """A tile of `source`. Masked-off elements read as zero."""
+    """A tile of `source`. Masked-off elements read as zero.
 
+    `held` is a map as `mask` is, under which an element is there before the kernel begins; where there is one, it holds for
+    the whole tile, which may then be read before earlier kernels have ended.
+    """
+
+    held: Attr[ir.AffineMap] = None
     source: Operand[ir.MemRefType]
     result: Result[Vector]
     origin: Sequence[Operand[ir.IndexType]] = ()
 
     def verify(self) -> None:
         self._check_access(self.source, self.result)
+        if self.held is not None and (self.held.n_dims, self.held.n_symbols) != (self.result.type.rank, self.map.n_symbols):
+            raise VerifyError(f"held must take {self.result.type.rank} dimensions and {self.map.n_symbols} symbols, "
+                              f"but takes {self.held.n_dims} and {self.held.n_symbols}")
 
 
 class Gather(_Access, name="gather"):

@@ -183,6 +183,10 @@ class Accesses(FragmentValues):
             pad = self.constant(0, kind) if uniform is not None or varying is not None else None
             if self._is_run(elements, places):
                 base, constant = self._offset(elements[0], places[0], symbols)
+                if uniform is not None and varying is None and \
+                        (value := self.load_when(buffer, (base, constant), kind, uniform)) is not None:
+                    values[at] = value
+                    continue
                 if uniform is not None:  # a missing row is read from the buffer's start and thrown away
                     inside = self._inside(op, at, layout, constant)
                     base, constant = self._safe(uniform, base, constant - inside), inside

@@ -46,6 +46,10 @@ class FragmentValues(ABC):
                     otherwise: ir.Value) -> ir.Value:
         """As `load`, for a vector whose elements exist where `mask` is true."""
 
+    def load_when(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, flag: ir.Value) -> ir.Value | None:
+        """As `load`, zeros and no access where a flag is false; None where that is not better than reading another place."""
+        return None
+
     @abstractmethod
     def store(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int]) -> None:
         """Writes a scalar or a vector."""

@@ -68,6 +68,23 @@ def _stream(op: ir.OpView) -> ir.Value:
     return vector.bitcast(kind, vector.from_elements(ir.VectorType.get([4], word), words))
 
 
+def _load_when(op: ir.OpView) -> ir.Value:
+    """Loads of 16 bytes under a condition, zeros where it is false."""
+    word, kind = ir.IntegerType.get_signless(32), op.results[0].type
+    if width_of(kind) % 16:
+        raise PassFailure(f"under a condition 16 bytes are read at once, not {kind}", op.operation.location)
+    address = address_of(op.buffer, op.offset, element_of(kind))
+    struct = ir.Type.parse("!llvm.struct<(i32, i32, i32, i32)>")
+    words = []
+    for start in range(0, width_of(kind), 16):
+        loaded = llvm.inline_asm(
+            struct, [address, op.when], "mov.b32 $0, 0; mov.b32 $1, 0; mov.b32 $2, 0; mov.b32 $3, 0; "
+            f"@$5 ld.global.v4.b32 {{$0, $1, $2, $3}}, [$4+{start}];",
+            "=&r,=&r,=&r,=&r,l,b,~{memory}", has_side_effects=True, asm_dialect=0)
+        words += [llvm.extractvalue(word, loaded, ir.DenseI64ArrayAttr.get([i])) for i in range(4)]
+    return vector.bitcast(kind, vector.from_elements(ir.VectorType.get([len(words)], word), words))
+
+
 def _store(op: ir.OpView) -> None:
     kind = op.value.type
     element, value = element_of(kind), op.value
@@ -101,6 +118,8 @@ def _block_id(op: ir.OpView) -> ir.Value:
 @rule(kernel.LoadGlobal)
 def _load_global(op: ir.OpView) -> ir.Value:
     is_vector = isinstance(op.result.type, ir.VectorType)
+    if op.when is not None:
+        return _load_when(op)
     return _stream(op) if op.cache is kernel.Cache.STREAM and is_vector and width_of(op.result.type) == 16 else _load(op)
 
 

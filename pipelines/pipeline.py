@@ -20,6 +20,7 @@ from tilec.pipelines.primop.decompose_softmax import DecomposeSoftmax
 from tilec.pipelines.primop.fold_scales import FoldScales
 from tilec.pipelines.primop.fuse import Fuse
 from tilec.pipelines.primop.group import Group
+from tilec.pipelines.primop.held_rows import HeldRows
 from tilec.pipelines.primop.inplace_scatter import InplaceScatter
 from tilec.pipelines.primop.online_reductions import OnlineReductions
 from tilec.pipelines.primop.online_rows import OnlineRows
@@ -53,12 +54,14 @@ PRIMOP: tuple[Entry, ...] = (
     Fuse(),
     Group(),  # kernels of different chunks that came out equal
     OnlineRows(),  # looks at all reductions of a kernel, so when it is known which these are
+    HeldRows(),  # when it is known which kernels write a state and which read it
 )
 
 
 # What makes programs faster and not possible: each may be left out, to see what it buys.
 OPTIONAL = (
     Cse.name, Dce.name, Group.name, FoldScales.name, OnlineReductions.name, StageRows.name, OnlineRows.name,
+    HeldRows.name,
     PackWeights.name, Prefetch.name, Split.name, Persist.name, DelayProducts.name, SoftwarePipeline.name, Specialise.name,
     MergeLaunches.name, DependentLaunch.name,
 )
@@ -75,7 +78,8 @@ def without(passes: tuple[Entry, ...], names: Collection[str]) -> tuple[Entry, .
 def primop_pipeline(target: CpuTarget | GpuTarget) -> tuple[Entry, ...]:
     """From a recorded module to functions that are one kernel each."""
     clusters, gpu = isinstance(target, GpuTarget) and target.hopper, isinstance(target, GpuTarget)
-    wanted = [p for p in PRIMOP if (clusters or not isinstance(p, StageRows)) and (gpu or not isinstance(p, OnlineReductions))]
+    hopper = StageRows | HeldRows
+    wanted = [p for p in PRIMOP if (clusters or not isinstance(p, hopper)) and (gpu or not isinstance(p, OnlineReductions))]
     if isinstance(target, CpuTarget):  # where a second look at a row costs less than mending, whatever its length: measured
         wanted = [p for p in wanted if not isinstance(p, OnlineRows)]
     # One loop over a long axis keeps one program busy: for one query worth it where a cluster of blocks can share that loop.

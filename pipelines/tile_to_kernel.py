@@ -22,6 +22,7 @@ from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
 from tilec.pipelines.tensor_cores import GROUP, TensorCores, dealt_registers
 from tilec.pipelines.thread_reductions import WARP, in_space
+from tilec.runtime.artifact import ITEM_BYTES
 
 GLOBAL = 1
 MAX_BLOCKS_YZ = 65535
@@ -90,6 +91,11 @@ def _block_size(schedule: Schedule, roles: bool) -> int:
     return -(-schedule.threads // WARP) * WARP + (GROUP if roles else 0)
 
 
+def _in_sixteens(kind: ir.Type) -> bool:
+    """Whether a fragment is a whole number of 16 bytes."""
+    return isinstance(kind, ir.VectorType) and kind.shape[0] * ITEM_BYTES[str(kind.element_type)] % 16 == 0
+
+
 def _is_shared(buffer: ir.Value) -> bool:
     return ir.MemRefType(buffer.type).memory_space.value == kernel.SHARED
 
@@ -136,6 +142,7 @@ class _GpuLowering(TensorCores):
         super().__init__(schedule, schedule.threads % WARP != 0)
         self.grid, self.symbols, self.table = grid, symbols, table
         self.weights: set[ir.Value] = set()
+        self.held = False  # whether what is loaded now was there before the kernel
         self.symbol_values: dict[str, ir.Value] = {}
 
     def add_tensor_map(self) -> ir.Value:
@@ -191,15 +198,28 @@ class _GpuLowering(TensorCores):
     def barrier(self) -> None:
         self._barrier()
 
+    def _lower_load(self, op: tile.Load | tile.Gather) -> Fragments:
+        kind = self.fragment_type(self.layout(list(op.result.type.shape)), op.result.type.element_type)
+        self.held = isinstance(op, tile.Load) and op.held is not None and (op.mask is None or _in_sixteens(kind))
+        fragments, self.held = super()._lower_load(op), False
+        return fragments
+
+    def load_when(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, flag: ir.Value) -> ir.Value | None:
+        """Only of what is held: another place, which would be read instead, may not be. What a tile repeats is read once."""
+        if not self.held:
+            return None
+        return self.remember(("when", buffer, *offset, flag), lambda: kernel.LoadGlobal(
+            cache=kernel.Cache.HELD, buffer=buffer, offset=self._at(offset), when=flag, result=kind).result)
+
     def load(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type) -> ir.Value:
         if _is_shared(buffer):
             return kernel.LoadShared(buffer=buffer, offset=self._at(offset), result=kind).result
-        cache = kernel.Cache.STREAM if buffer in self.weights else kernel.Cache.PLAIN
+        cache = kernel.Cache.STREAM if buffer in self.weights else kernel.Cache.HELD if self.held else kernel.Cache.PLAIN
         return kernel.LoadGlobal(cache=cache, buffer=buffer, offset=self._at(offset), result=kind).result
 
     def load_masked(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, mask: ir.Value,
                     otherwise: ir.Value) -> ir.Value:
-        vector_type = ir.VectorType(kind)
+        vector_type, self.held = ir.VectorType(kind), False
         base, index = self._at(offset), ir.IndexType.get()
         parts = []
         for i in range(vector_type.shape[0]):

@@ -47,6 +47,7 @@ class SimulatedGpu:
         arena = self._allocate(plan.arena_bytes)
         places = [self._place(b, arena, arguments, known) for b in plan.buffers]
         written: set[int] = set()
+        before = {i: self._bytes(places[i], b.bytes) for i, b in enumerate(plan.buffers) if b.kind == "state"}
         for name, used in plan.launches:
             kernel = self.manifest.kernels[name]
             if name not in self.modules:
@@ -59,11 +60,25 @@ class SimulatedGpu:
                     memory=self.memory,
                     args=[*(places[b] for b in used), table, *self._tensor_maps(kernel, [places[b] for b in used], known)],
                     shared_bytes=kernel.shared_bytes,
-                    pending=[(places[b], plan.buffers[b].bytes) for b in written] if kernel.dependent else [],
+                    pending=[r for b in written for r in self._pending(places[b], plan.buffers[b].bytes, before.get(b))]
+                    if kernel.dependent
+                    else [],
                 )
                 self.launches += 1
                 written |= {b for b in used if plan.buffers[b].kind not in ("weight", "argument")}
         return {n: self._read(plan.buffers[b], places[b], known) for n, b in plan.results.items()}
+
+    def _bytes(self, place: int, count: int) -> np.ndarray:
+        return self.memory.read(place, (count,), "u1").copy()
+
+    def _pending(self, place: int, count: int, before: np.ndarray | None) -> list[tuple[int, int]]:
+        """What the kernel before may still be writing: of a state what has changed in this run, of all else everything."""
+        if before is None:
+            return [(place, count)]
+        changed = np.zeros(count + 2, bool)
+        changed[1:-1] = self._bytes(place, count) != before
+        edges = np.flatnonzero(changed[1:] != changed[:-1])
+        return [(place + int(a), int(b - a)) for a, b in edges.reshape(-1, 2)]
 
     def state(self, name: str) -> np.ndarray:
         """A copy of a state."""

@@ -1409,10 +1409,12 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
 # Kernels of the compiler
 
 
-def attention(dtype: str, context: int, head_dim: int, heads: int = 4) -> tuple[str, str, int]:
+def attention(
+    dtype: str, context: int, head_dim: int, heads: int = 4, leave_out: tuple[str, ...] = ()
+) -> tuple[str, str, int]:
     """The text and name of the compiler's attention at decode, and its blocks: a cluster for some query heads each."""
     config = ModelConfig(96, 64, 96, 2, heads, 2, head_dim, 1e-5, 1e4, context, True)
-    artifact = compile_model(config, "sm_90a", dtype, context)
+    artifact = compile_model(config, "sm_90a", dtype, context, leave_out=leave_out)
     (name,) = [each for each in artifact.manifest.kernels if each.startswith("decode_layer_attention")]
     return artifact.files[f"{name}.ptx"].decode(), name, expressions.evaluate(artifact.manifest.kernels[name].grid[0], {})
 
@@ -1428,7 +1430,9 @@ def attend(text: str, name: str, grid: int, dtype: str, context: int, head_dim: 
     memory = Memory()
     pointers = [memory.alloc(each) for each in (query, keys, values, query.nbytes, np.full(3, length - 1))]
     kernel = parse(text).kernel(name)
-    report = kernel.launch(grid=grid, args=pointers, memory=memory, pending=pointers[:4])
+    row = query.itemsize * head_dim  # of this step: the kernel before may still be writing it, but not the rows before it
+    new = [(p + (head * context + length - 1) * row, row) for p in pointers[1:3] for head in range(2)]
+    report = kernel.launch(grid=grid, args=pointers, memory=memory, pending=[pointers[0], *new, pointers[3]])
     assert report.waited and report.launched_dependents
     query, keys, values = (decode(each).astype("f8") for each in (query, keys[:, :length], values[:, :length]))
     scores = np.einsum("hqd,htd->hqt", query, keys) / math.sqrt(head_dim)
@@ -1452,6 +1456,16 @@ def test_attention_over_a_cluster_is_that_of_numpy(dtype: str, context: int, hea
         got, expected = attend(text, name, grid, dtype, context, head_dim, length)
         tolerance = 1e-2 if dtype == "bf16" else 2e-5
         np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance, err_msg=f"length {length}")
+
+
+def test_keys_that_were_there_before_are_read_before_the_wait() -> None:
+    """As many as the first turn takes, none of them where the cache is empty; the new one is read after the wait."""
+    early, late = (attention("bf16", 2048, 64, leave_out=left) for left in ((), ("primop-held-rows",)))
+    before, after = (text.split("griddepcontrol.wait")[0].count("ld.global.v4") for text, *_ in (early, late))
+    assert before == 8 and after == 0  # four keys and four values of each thread
+    for length in (1, 2, 512, 513, 1700):
+        got, expected = attend(*early, "bf16", 2048, 64, length)
+        np.testing.assert_allclose(got, expected, rtol=1e-2, atol=1e-2, err_msg=f"length {length}")
 
 
 def test_every_cluster_barrier_of_the_compilers_attention_is_needed() -> None:

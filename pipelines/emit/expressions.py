@@ -13,6 +13,7 @@ from tilec.dialects.schedule import Schedule
 from tilec.pipelines.elementwise import convert, elementwise
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.fuse import REDUCTIONS
+from tilec.pipelines.primop.held_rows import held_rows
 from tilec.pipelines.primop.structure import Index, Structure, defining_op, is_row, operand_bound, operand_index
 
 INDEX_DTYPE = "i32"
@@ -37,6 +38,8 @@ class Expressions:
         self.reduced: dict[ir.OpView, ir.Value] = {}
         self.memo: dict[tuple, ir.Value] = {}
         self.never: frozenset[Linear] = frozenset()  # conditions that hold nowhere in the present loop
+        self.held = held_rows(structure.function)
+        self.early: frozenset[int] = frozenset()  # axes along which the present loop reads only what is held
 
     # What reductions say (see reductions.py and online_loops.py) ------------------------------------------------------------
 
@@ -87,7 +90,14 @@ class Expressions:
         shape = self._shape(axes)
         relevant = tuple(g for g in self.guards if self._axes_of((g,)) <= axes)
         return tile.Load(source=self.buffers[value], result=ir.VectorType.get(shape, primop.element_type(value)),
-                         **self._place(index, relevant)).result
+                         **self._place(index, relevant, held=self._held(value, index))).result
+
+    def _held(self, value: ir.Value, index: Index) -> tuple[Linear, ...]:
+        """The condition under which rows that are read in the present loop were there before, if it holds for all of them."""
+        if value not in self.held or not self.early:
+            return ()
+        dimension, rows = self.held[value]
+        return (rows - 1 - index[dimension],) if index[dimension] in [dim(a) for a in self.early] else ()
 
     def _load_row(self, value: ir.Value, index: Index) -> ir.Value:
         place = tuple(e for e in index if not e.is_constant)
@@ -200,14 +210,17 @@ class Expressions:
         kind = ir.VectorType.get(shape, ir.Type.parse(INDEX_DTYPE))
         return tile.IndexTile(result=kind, **self._place((expr,))).result
 
-    def _place(self, index: Sequence[Linear], guards: Sequence[Linear] = (), extra: int = 0) -> dict[str, object]:
-        """The map, mask and origin of an access; the symbols are passed only where one of them occurs."""
-        used = any(isinstance(atom, Symbol) for e in (*index, *guards) for atom in e.atoms())
+    def _place(self, index: Sequence[Linear], guards: Sequence[Linear] = (), extra: int = 0,
+               held: Sequence[Linear] = ()) -> dict[str, object]:
+        """The map, masks and origin of an access; the symbols are passed only where one of them occurs."""
+        used = any(isinstance(atom, Symbol) for e in (*index, *guards, *held) for atom in e.atoms())
         symbols = self.symbol_values if used else []
         place: dict[str, object] = {"map": make_map(self.rank + extra, len(symbols), index),
                                     "origin": [*self.origin, *symbols]}
         if guards:
             place["mask"] = make_map(self.rank, len(symbols), guards)
+        if held:
+            place["held"] = make_map(self.rank, len(symbols), held)
         return place
 
     def _aligned(self, *values: ir.Value) -> tuple[ir.Value, ...]:

@@ -48,8 +48,18 @@ class OnlineLoops(Reductions):
         if size <= threads:
             return super()._spans(axis, copies)
         # What is left is taken one element a thread: a whole turn would mostly compute what does not exist.
-        most = floordiv(extent, size) * size
+        held = self._held_extent(axis)
+        most = floordiv(extent if held is None else held, size) * size
         return [(0, most, size, ()), (most, extent, threads, guard if threads > 1 else ())]
+
+    def _held_extent(self, axis: int) -> Linear | None:
+        ends = {rows for _, rows in self.held.values()}
+        if not self.structure.online or len(ends) != 1 or self.schedule.tensor or self._first_exclusions(axis) or \
+                self.tiles[axis] <= self.schedule.axes[axis].threads:
+            return None
+        end = ends.pop()
+        beyond = self.structure.extents[axis] - end
+        return end if beyond.is_constant and beyond.constant >= 0 and not self.structure.extents[axis].is_constant else None
 
     def _window_spans(self, axis: int, guard: tuple[Linear, ...]) -> list[Span]:
         """The loops of a chain whose mask excludes what comes first: tiles are counted from the first element that is seen.

@@ -94,6 +94,8 @@ class Reductions(Expressions):
             saved, guards = self.origin[axis], self.guards
             self.guards = guards + guard
             self.never = self._excluded_from(axis, guard)
+            early, held = self.early, not guard and self._held_extent(axis) is not None
+            self.early = early | {axis} if held else early - {axis}
             one_turn = here == 1 and is_one_turn(start, stop, step)
             if one_turn:
                 values = self._reduce_loops(stage, inner, values, copies) if inner else \
@@ -107,7 +109,7 @@ class Reductions(Expressions):
                     scf.YieldOp(self._steps(stage, axis, inner, list(loop.inner_iter_args), loop.induction_variable, here,
                                             copies))
                 values = list(loop.results)
-            self.origin[axis], self.guards, self.never = saved, guards, frozenset()
+            self.origin[axis], self.guards, self.never, self.early = saved, guards, frozenset(), early
             self.memo = self.memo if one_turn else {}
             self.tiles[axis] = self.schedule.axes[axis].tile
         return values
@@ -129,6 +131,10 @@ class Reductions(Expressions):
             with reduction.op.operation.location:
                 values[position] = self._accumulated(reduction, values[position])
         return values
+
+    def _held_extent(self, axis: int) -> Linear | None:
+        """How much of an axis is read from rows that were there before, where its loops tell that apart."""
+        return None
 
     def _excluded_from(self, axis: int, guard: tuple[Linear, ...]) -> frozenset[Linear]:
         """Conditions that hold nowhere in the tiles of a span."""

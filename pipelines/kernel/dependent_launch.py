@@ -2,7 +2,8 @@
 
 Every kernel lets the next one start at its very beginning and waits before its first access to memory that kernels
 write. As each of them waits for its predecessor to end, everything earlier has ended too, so no other hazard exists.
-Weights are read before the wait: at the top of a kernel their loads are moved above it with the arithmetic they need.
+Weights, and rows of a state that were there before, are read before the wait: at the top of a kernel their loads are moved
+above it with the arithmetic they need.
 Where a kernel begins with a branch that whole blocks take together, each arm has its own wait.
 """
 
@@ -65,10 +66,10 @@ def _insert_wait(block: ir.Block, table: ir.Value, known: set[ir.Value], prefetc
 
 
 def _is_constant_load(op: ir.OpView, table: ir.Value) -> bool:
-    """Weights, and the table of symbols, which changes only between runs."""
+    """Weights, what was written in an earlier run, and the table of symbols, which changes only between runs."""
     if isinstance(op, kernel.TmaLoad):
         return bool(op.constant)
-    return isinstance(op, kernel.LoadGlobal) and (op.cache is kernel.Cache.STREAM or op.buffer == table)
+    return isinstance(op, kernel.LoadGlobal) and (op.cache is not kernel.Cache.PLAIN or op.buffer == table)
 
 
 def _touches_written_memory(op: ir.OpView, table: ir.Value) -> bool:

@@ -61,7 +61,7 @@ def _pipeline(loop: scf.ForOp) -> None:
     if not ahead:
         return
     with loop.operation.location, ir.InsertionPoint(_earliest(loop, ahead)):
-        first = [_copy(o, loop.induction_variable, _first(o, loop)) for o in ahead]
+        first = [_copy(o, loop.induction_variable, _first(o, loop), first=True) for o in ahead]
     with loop.operation.location, ir.InsertionPoint(loop):
         count = len(loop.inner_iter_args)
         longer = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, [*list(loop.operands)[3:], *first])
@@ -131,9 +131,12 @@ def _first(load: tile.Load, loop: scf.ForOp) -> ir.Value:
     return arith.minsi(start, arith.constant(ir.IndexType.get(), last))
 
 
-def _copy(load: tile.Load, variable: ir.Value, turn: ir.Value) -> ir.Value:
-    """The load for another turn, at the insertion point."""
+def _copy(load: tile.Load, variable: ir.Value, turn: ir.Value, first: bool = False) -> ir.Value:
+    """The load for another turn, at the insertion point. A first tile is read even if there is no turn: of what is `held`
+    only what is, as the rest may be about to be written."""
     copy = load.operation.clone()
+    if first and load.held is not None:
+        copy.attributes["mask"] = copy.attributes["held"]
     _at(copy, variable, turn)
     return copy.results[0]
 

@@ -51,6 +51,21 @@ func.func @memory(%x: memref<64xf32, 1>, %flags: memref<64xi1, 1>, %table: memre
   return
 }
 
+// Under a condition 16 bytes are read at once, or are zeros without an access.
+// CHECK: llvm.func @condition(
+// CHECK: %[[OLD:.*]] = arith.cmpi
+// CHECK: llvm.inline_asm has_side_effects {{.*}}"mov.b32 $0, 0; mov.b32 $1, 0; mov.b32 $2, 0; mov.b32 $3, 0; @$5 ld.global.v4.b32 {$0, $1, $2, $3}, [$4+0];", "=&r,=&r,=&r,=&r,l,b,~{memory}" %{{.*}}, %[[OLD]]
+// CHECK: @$5 ld.global.v4.b32 {$0, $1, $2, $3}, [$4+16];
+// CHECK: vector.bitcast {{.*}} : vector<8xi32> to vector<8xf32>
+func.func @condition(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["write"], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %i = "kernel.thread_id"() : () -> index
+  %c4 = arith.constant 4 : index
+  %old = arith.cmpi ult, %i, %c4 : index
+  %vector = "kernel.load_global"(%x, %i, %old) {cache = "held"} : (memref<64xf32, 1>, index, i1) -> vector<8xf32>
+  "kernel.store_global"(%vector, %x, %i) : (vector<8xf32>, memref<64xf32, 1>, index) -> ()
+  return
+}
+
 // Weights stream past the first cache, 16 bytes at a time; narrower reads have no such instruction.
 // CHECK: llvm.func @weights(
 // CHECK: %[[WORDS:.*]] = llvm.inline_asm has_side_effects {{.*}}"ld.global.L1::no_allocate.L2::256B.v4.b32 {$0, $1, $2, $3}, [$4];"

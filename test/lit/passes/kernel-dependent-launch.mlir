@@ -28,6 +28,22 @@ func.func @product(%x: memref<64xf32, 1>, %w: memref<64xf32, 1>, %y: memref<64xf
   return
 }
 
+// What was written in an earlier run is there before the wait as well.
+// CHECK-LABEL: func.func @held(
+// CHECK: cache = "held"
+// CHECK-NEXT: "kernel.grid_wait"
+// CHECK-NEXT: cache = "plain"
+func.func @held(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: memref<1xi64, 1>) attributes {kernel.block = 32 : i64, tile.arguments = ["read", "write"]} {
+  %thread = "kernel.thread_id"() : () -> index
+  %c4 = arith.constant 4 : index
+  %old = arith.cmpi ult, %thread, %c4 : index
+  %a = "kernel.load_global"(%x, %thread) {cache = "plain"} : (memref<64xf32, 1>, index) -> vector<4xf32>
+  %b = "kernel.load_global"(%x, %thread, %old) {cache = "held"} : (memref<64xf32, 1>, index, i1) -> vector<4xf32>
+  %p = arith.mulf %a, %b : vector<4xf32>
+  "kernel.store_global"(%p, %y, %thread) : (vector<4xf32>, memref<64xf32, 1>, index) -> ()
+  return
+}
+
 // Where whole blocks take one of two arms, each arm has its own wait, so that each can read its weights first.
 // CHECK-LABEL: func.func @arms(
 // CHECK: "kernel.launch_dependents"

@@ -30,6 +30,27 @@ func.func @masked(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel
   return
 }
 
+// Of a loop over rows that are there before the kernel, the first tile takes what is there and no more: there may be no turn.
+// CHECK-LABEL: func.func @held(
+// CHECK: "tile.load"(%{{.*}}, %c0, %[[N:.*]]) {held = affine_map<(d0)[s0] -> (-d0 + s0 - 1)>, map = affine_map<(d0)[s0] -> (d0)>, mask = affine_map<(d0)[s0] -> (-d0 + s0 - 1)>}
+// CHECK: scf.for
+// CHECK: "tile.load"(%{{.*}}, %{{.*}}, %[[N]]) {held = affine_map<(d0)[s0] -> (-d0 + s0 - 1)>, map = affine_map<(d0)[s0] -> (d0)>} :
+func.func @held(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %turns = arith.divui %n, %c8 : index
+  %end = arith.muli %turns, %c8 : index
+  %zeros = arith.constant dense<0.0> : vector<8xf32>
+  %sum = scf.for %k = %c0 to %end step %c8 iter_args(%so_far = %zeros) -> vector<8xf32> {
+    %tile = "tile.load"(%x, %k, %n) {map = affine_map<(k)[n] -> (k)>, held = affine_map<(k)[n] -> (n - k - 1)>} : (memref<64xf32>, index, index) -> vector<8xf32>
+    %more = arith.addf %so_far, %tile : vector<8xf32>
+    scf.yield %more : vector<8xf32>
+  }
+  "tile.store"(%sum, %y, %c0) {map = affine_map<(k) -> (k)>} : (vector<8xf32>, memref<8xf32>, index) -> ()
+  return
+}
+
 // Without a mask the last turn reads its own tile again.
 // CHECK-LABEL: func.func @whole(
 // CHECK-SAME: %[[X:[^:]*]]: memref<64xf32>
