@@ -166,7 +166,8 @@ def costs_of_kernels(program: CudaProgram, entry: str, arguments: Arrays, symbol
                      repeats: int) -> dict[str, dict[str, float]]:
     """What each kernel of an entry costs, printed as it is known: the time of the whole with and without its launches.
 
-    Kernels that run while others end or begin cost less than they take.
+    Kernels that run while others end or begin cost less than they take; where power limits the clock, as it does in long
+    prompts, each costs more, because the others run faster without it.
     """
     def median(*skip: str) -> float:
         return statistics.median(program.time(entry, arguments, symbols, repeats + 5, frozenset(skip))[5:])
