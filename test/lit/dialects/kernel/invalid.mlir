@@ -9,10 +9,21 @@ func.func @dimension() {
 
 // -----
 
-// Every load of global memory says how it treats the caches, in one of two words.
+// Every load of global memory says how it treats the caches, in one of three words.
 func.func @cache(%buffer: memref<256xf32, 1>, %i: index) {
   // expected-error@+1 {{'"readonly"' does not satisfy the constraint}}
   %value = "kernel.load_global"(%buffer, %i) {cache = "readonly"} : (memref<256xf32, 1>, index) -> f32
+  return
+}
+
+// -----
+
+// A condition is one bit, and what is read under it a vector.
+func.func @condition(%buffer: memref<256xf32, 1>, %i: index, %flag: i1, %word: i32) {
+  // expected-error@+1 {{when must be i1 and result a vector, but are i1 and f32}}
+  %scalar = "kernel.load_global"(%buffer, %i, %flag) {cache = "held"} : (memref<256xf32, 1>, index, i1) -> f32
+  // expected-error@+1 {{when must be i1 and result a vector, but are i32 and vector<4xf32>}}
+  %vector = "kernel.load_global"(%buffer, %i, %word) {cache = "held"} : (memref<256xf32, 1>, index, i32) -> vector<4xf32>
   return
 }
 

@@ -55,6 +55,8 @@ func.func @load(%source: memref<64x64xf32>, %i: index) {
   %origin = "tile.load"(%source, %i, %i) {map = affine_map<(i, j)[n] -> (i, j)>} : (memref<64x64xf32>, index, index) -> vector<4x4xf32>
   // expected-error@+1 {{tile must have the buffer's element type f32, but has f16}}
   %element = "tile.load"(%source, %i, %i) {map = affine_map<(i, j) -> (i, j)>} : (memref<64x64xf32>, index, index) -> vector<4x4xf16>
+  // expected-error@+1 {{held must take 2 dimensions and 0 symbols, but takes 2 and 1}}
+  %early = "tile.load"(%source, %i, %i) {map = affine_map<(i, j) -> (i, j)>, held = affine_map<(i, j)[n] -> (n - i)>} : (memref<64x64xf32>, index, index) -> vector<4x4xf32>
   // expected-error@+1 {{mask must take 2 dimensions and 0 symbols, but takes 1 and 1}}
   %mask = "tile.load"(%source, %i, %i) {map = affine_map<(i, j) -> (i, j)>, mask = affine_map<(i)[n] -> (n - i)>} : (memref<64x64xf32>, index, index) -> vector<4x4xf32>
   return
