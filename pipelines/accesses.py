@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from math import gcd, prod
 
 from mlir import ir
-from mlir.dialects import affine, arith, scf, vector
+from mlir.dialects import affine, arith, vector
 
 from tilec.dialects import tile
 from tilec.dialects.index_expr import Atom, Dim, Linear, Symbol, dim, linear, make_map, map_results, substitute
 from tilec.dialects.schedule import Axis
 from tilec.pipelines.fragment_values import FragmentValues
-from tilec.pipelines.layouts import Coordinates, Fragments, Layout, have_one_sign, shifted, step_of
+from tilec.pipelines.layouts import Coordinates, Fragments, Layout, all_of, have_one_sign, shifted, step_of
 from tilec.pipelines.primop.structure import defining_op, offset_of
 
 
@@ -90,11 +90,11 @@ class Accesses(FragmentValues):
             if all(e == elements[0] for e in elements) or (whole and have_one_sign(elements, self.units)):
                 value = self.apply(elements[0], origins, symbols)
                 flag = self.remember(("flag", value), functools.partial(self._not_negative, value))
-                uniform = flag if uniform is None else arith.andi(uniform, flag)
+                uniform = all_of(uniform, flag)
             else:
                 values = self._vector_of(elements, origins, symbols)
                 flag = arith.cmpi(arith.CmpIPredicate.sge, values, self.constant(0, values.type))
-                varying = flag if varying is None else arith.andi(varying, flag)
+                varying = all_of(varying, flag)
         return uniform, varying
 
     def _always(self, condition: Linear, op: ir.OpView) -> bool:
@@ -175,9 +175,7 @@ class Accesses(FragmentValues):
         values: dict[Coordinates, ir.Value] = {}
         for at, elements, origins, symbols, uniform, varying in self._access(op, op.source, shape):
             places = [origins] * len(elements)
-            needed = self.needs(at, shape)
-            if needed is not None:
-                uniform = needed if uniform is None else arith.andi(uniform, needed)
+            uniform = all_of(uniform, self.needs(at, shape))
             if isinstance(op, tile.Gather):
                 places = self._with_rows(origins, self._rows(op, at, layout), len(elements))
             pad = self.constant(0, kind) if uniform is not None or varying is not None else None
@@ -199,10 +197,7 @@ class Accesses(FragmentValues):
                 parts = []
                 for i, e in enumerate(elements):
                     base, constant = self._offset(e, places[i], symbols)
-                    flag = uniform
-                    if varying is not None:
-                        own = vector.extract(varying, [], [i])
-                        flag = own if flag is None else arith.andi(flag, own)
+                    flag = all_of(uniform, None if varying is None else vector.extract(varying, [], [i]))
                     if flag is not None:
                         base, constant = self._safe(flag, base, constant), 0
                     parts.append(self.load(buffer, (base, constant), element))
@@ -232,36 +227,23 @@ class Accesses(FragmentValues):
 
     def _lower_store(self, op: tile.Store | tile.Scatter) -> None:
         shape = list(op.value.type.shape)
-        owner = self.owns(shape)
-        if owner is not None:
-            branch = scf.IfOp(owner)
-            with ir.InsertionPoint(branch.then_block), self._scope():
-                self._store_fragments(op, shape)
-                scf.YieldOp([])
-        else:
+        with self._when(self.owns(shape)):
             self._store_fragments(op, shape)
 
     def _store_fragments(self, op: tile.Store | tile.Scatter, shape: list[int]) -> None:
         source, buffer = self.tiles[op.value], self.scalars[op.dest]
         for at, elements, origins, symbols, uniform, varying in self._access(op, op.dest, shape):
             places = [origins] * len(elements)
-            stores = self.stores(at, shape)
-            if stores is not None:
-                uniform = stores if uniform is None else arith.andi(uniform, stores)
+            uniform = all_of(uniform, self.stores(at, shape))
             if isinstance(op, tile.Scatter):
                 rows = self._rows(op, at, source.layout)
                 places = self._with_rows(origins, rows, len(elements))
                 inside = arith.cmpi(arith.CmpIPredicate.ult, rows, self.constant(op.extent, rows.type))
                 if isinstance(rows.type, ir.VectorType):
-                    varying = inside if varying is None else arith.andi(varying, inside)
+                    varying = all_of(varying, inside)
                 else:
-                    uniform = inside if uniform is None else arith.andi(uniform, inside)
-            if uniform is not None:
-                branch = scf.IfOp(uniform)
-                with ir.InsertionPoint(branch.then_block), self._scope():
-                    self._store_fragment(source.values[at], buffer, elements, places, symbols, varying)
-                    scf.YieldOp([])
-            else:
+                    uniform = all_of(uniform, inside)
+            with self._when(uniform):
                 self._store_fragment(source.values[at], buffer, elements, places, symbols, varying)
 
     def _store_fragment(self, value: ir.Value, buffer: ir.Value, elements: list[Linear], places: list[list[ir.Value]],
@@ -276,10 +258,5 @@ class Accesses(FragmentValues):
         for i, e in enumerate(elements):
             part = vector.extract(value, [], [i])
             where = self._offset(e, places[i], symbols)
-            if varying is None:
+            with self._when(None if varying is None else vector.extract(varying, [], [i])):
                 self.store(part, buffer, where)
-                continue
-            branch = scf.IfOp(vector.extract(varying, [], [i]))
-            with ir.InsertionPoint(branch.then_block), self._scope():
-                self.store(part, buffer, where)
-                scf.YieldOp([])

@@ -6,18 +6,19 @@ at coordinates (0..7, 0..1); a vector<8x1xf32> becomes eight scalars, each of th
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 
 from mlir import ir
-from mlir.dialects import arith, vector
+from mlir.dialects import arith, scf, vector
 
 from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import linear
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.layouts import Coordinates, Fragments, Layout
+from tilec.pipelines.layouts import Coordinates, Fragments, Layout, all_of
 from tilec.pipelines.passes import PassFailure
 
 
@@ -120,6 +121,18 @@ class FragmentValues(ABC):
 
     def _scope(self) -> _Scope:
         return _Scope(self.memo)
+
+    @contextlib.contextmanager
+    def _when(self, *conditions: ir.Value | None) -> Iterator[None]:
+        """Inside, ops run only where all conditions hold; those that are None always do."""
+        condition = all_of(*conditions)
+        if condition is None:
+            yield
+            return
+        branch = scf.IfOp(condition)
+        with ir.InsertionPoint(branch.then_block), self._scope():
+            yield
+            scf.YieldOp([])
 
     def remember(self, key: object, make: Callable[[], ir.Value]) -> ir.Value:
         """The value made for `key` in this block or one around it."""

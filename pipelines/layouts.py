@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import gcd, prod
 
 from mlir import ir
@@ -96,6 +96,12 @@ def _unscaled(expr: Linear, units: tuple[int, ...]) -> Linear:
         else:
             result += c * floordiv(Linear(0, ((atom, 1),)), unit)
     return result
+
+
+def all_of(*conditions: ir.Value | None) -> ir.Value | None:
+    """The conjunction of those that there are, None for none."""
+    present = [c for c in conditions if c is not None]
+    return reduce(arith.andi, present) if present else None
 
 
 def combiner(kind: tile.ReduceKind, element: ir.Type) -> Callable[[ir.Value, ir.Value], ir.Value]:

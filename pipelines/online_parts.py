@@ -14,9 +14,9 @@ from mlir import ir
 from mlir.dialects import arith, math, scf, vector
 
 from tilec.dialects import kernel, tile
-from tilec.pipelines.layouts import Coordinates, Fragments
+from tilec.pipelines.layouts import Coordinates, Fragments, all_of
 from tilec.pipelines.passes import PassFailure
-from tilec.pipelines.thread_reductions import Deal, ThreadReductions, all_of
+from tilec.pipelines.thread_reductions import Deal, ThreadReductions
 
 
 class OnlineParts(ThreadReductions):
@@ -49,7 +49,7 @@ class OnlineParts(ThreadReductions):
             parts.collect(
                 lambda buffer, at, step, kind, group: kernel.LoadShared(
                     buffer=buffer, offset=self._at((at, group * step)), result=kind).result,
-                memory, base, groups, group_of, lambda turn: all_of([near_first, self._is(far, turn)]))
+                memory, base, groups, group_of, lambda turn: all_of(near_first, self._is(far, turn)))
         if cluster > 1:
             base, _, size = self._slots([axis], {axis: 1})
             memory, rank, deal = parts.memory(size), self._rank(), self.deal
@@ -60,7 +60,7 @@ class OnlineParts(ThreadReductions):
                 parts.collect(
                     lambda buffer, at, step, kind, group: self._read_remote(buffer, at, kind, self._index(group)),
                     memory, base, cluster, lambda at: (deal.turn(at, cluster), group_of(at)),
-                    lambda turn: all_of([near_first, self._is(rank, turn[0]), self._is(far, turn[1])]))
+                    lambda turn: all_of(near_first, self._is(rank, turn[0]), self._is(far, turn[1])))
         return [Fragments(self.layout(op.result.type.shape), f.element, {
             tuple(0 if i == axis else x for i, x in enumerate(at)): parts.sums[n, at] for at in f.values})
             for n, (op, f) in enumerate(zip(ops, sums, strict=True))]

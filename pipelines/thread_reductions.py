@@ -17,7 +17,7 @@ from mlir.dialects import arith, scf, vector
 from tilec.dialects import kernel, tile
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.fragments import FragmentLowering
-from tilec.pipelines.layouts import Coordinates, combiner
+from tilec.pipelines.layouts import Coordinates, all_of, combiner
 from tilec.pipelines.passes import PassFailure
 
 WARP = 32
@@ -147,7 +147,7 @@ class ThreadReductions(FragmentLowering):
         conditions = [self._is(self.coordinates[axes[0]], 0) for axes in lanes
                       if all(shape[a] == 1 for a in axes) and dealt not in axes]
         conditions += [self._is(self._far(i), 0) for i in self.shared_lanes if self.schedule.axes[i].warps > 1 == shape[i]]
-        return all_of([*conditions, *([self._alive()] if self.padded else [])])
+        return all_of(*conditions, *([self._alive()] if self.padded else []))
 
     def stores(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
         if self.deal is None or shape[self.deal.axis] > 1:
@@ -156,7 +156,7 @@ class ThreadReductions(FragmentLowering):
         conditions = [self._is(self._place(axis), self._near(axis) * self.deal.turn(at, self._local(axis) // self._near(axis)))]
         if self.schedule.axes[axis].cluster > 1:
             conditions.append(self._is(self._rank(), self.deal.turn(at, self.schedule.axes[axis].cluster)))
-        return all_of(conditions)
+        return all_of(*conditions)
 
     # Memory for exchanges -----------------------------------------------------------------------------------------
 
@@ -190,17 +190,6 @@ class ThreadReductions(FragmentLowering):
         return kernel.Shared(symbol=f"exchange{self.exchanges - 1}",
                              result=ir.MemRefType.get([count], element, memory_space=in_space(3))).result
 
-    @contextlib.contextmanager
-    def _when(self, *conditions: ir.Value | None) -> Iterator[None]:
-        condition = all_of([c for c in conditions if c is not None])
-        if condition is None:
-            yield
-            return
-        branch = scf.IfOp(condition)
-        with ir.InsertionPoint(branch.then_block), self._scope():
-            yield
-            scf.YieldOp([])
-
     # Plain reductions ---------------------------------------------------------------------------------------------
 
     def reduce_threads(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int], by_lanes: list[int],
@@ -214,7 +203,7 @@ class ThreadReductions(FragmentLowering):
         combine = combiner(kind, scalars[0].type)
         groups = {a: self._local(a) // self._near(a) for a in axes}
         if any(n > 1 for n in groups.values()):
-            speaks = all_of([self._is_near_first(a) for a in by_lanes if self._near(a) > 1])
+            speaks = all_of(*(self._is_near_first(a) for a in by_lanes if self._near(a) > 1))
             scalars = self._through_shared(scalars, combine, axes, groups, speaks)
         if any(self.schedule.axes[a].cluster > 1 for a in axes):
             scalars = self._through_cluster(scalars, combine, axes)
@@ -254,7 +243,7 @@ class ThreadReductions(FragmentLowering):
         self._check_no_loop()
         base, _, size = self._slots(axes, dict.fromkeys(axes, 1))
         memory = self._shared(len(values) * size, values[0].type)
-        speaks = all_of([self._is(self._place(a), 0) for a in axes])
+        speaks = all_of(*(self._is(self._place(a), 0) for a in axes))
         with self._when(speaks, self._alive() if self.padded else None):
             for i, value in enumerate(values):
                 kernel.StoreShared(value=value, buffer=memory, offset=self._at((base, i * size)))
@@ -356,8 +345,3 @@ class ThreadReductions(FragmentLowering):
             parts = [next(remaining) for _ in range(count)]
             result[at] = vector.from_elements(v.type, parts) if count > 1 else parts[0]
         return result
-
-
-def all_of(conditions: Sequence[ir.Value]) -> ir.Value | None:
-    """Their conjunction, None for none."""
-    return functools.reduce(arith.andi, conditions) if conditions else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mlir import ir
-from mlir.dialects import arith, func, gpu, scf, vector
+from mlir.dialects import arith, func, gpu, vector
 
 from tilec.dialects import kernel, primop, tile
 from tilec.dialects.index_expr import Atom, Dim, Linear, Mod, linear, make_map
@@ -219,7 +219,8 @@ class _GpuLowering(TensorCores):
 
     def load_masked(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, mask: ir.Value,
                     otherwise: ir.Value) -> ir.Value:
-        vector_type, self.held = ir.VectorType(kind), False
+        self.held = False  # an element that does not exist is read from where the buffer begins, which may not be held
+        vector_type = ir.VectorType(kind)
         base, index = self._at(offset), ir.IndexType.get()
         parts = []
         for i in range(vector_type.shape[0]):
@@ -250,11 +251,9 @@ class _GpuLowering(TensorCores):
     def store_masked(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int], mask: ir.Value) -> None:
         base, index = self._at(offset), ir.IndexType.get()
         for i in range(ir.VectorType(value.type).shape[0]):
-            branch = scf.IfOp(vector.extract(mask, [], [i]))
-            with ir.InsertionPoint(branch.then_block):
+            with self._when(vector.extract(mask, [], [i])):
                 place = arith.addi(base, self.constant(i, index)) if i else base
                 self.store(vector.extract(value, [], [i]), buffer, (place, 0))
-                scf.YieldOp([])
 
     # The end, and products ----------------------------------------------------------------------------------------
 
