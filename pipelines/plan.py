@@ -12,7 +12,7 @@ from mlir import ir
 
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Atom, Dim, FloorDiv, Linear, Mod, Symbol, map_results
-from tilec.pipelines.primop.outline import body_of, extents_of, functions
+from tilec.pipelines.primop.outline import body_of, callee_of, extents_of, functions
 from tilec.pipelines.primop.structure import capacity
 from tilec.runtime.artifact import Buffer, Entry, State, Weight
 
@@ -97,7 +97,7 @@ class _EntryPlanner:
         return len(self.buffers) - 1
 
     def _call(self, call: ir.OpView, values: dict[ir.Value, int]) -> None:
-        name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+        name = callee_of(call)
         passed = [values[v] for v in call.operands]
         if name in self.kernels:
             binding, results = self._binding(name, len(passed))

@@ -69,7 +69,7 @@ class SimulatedGpu:
         return {n: self._read(plan.buffers[b], places[b], known) for n, b in plan.results.items()}
 
     def _bytes(self, place: int, count: int) -> np.ndarray:
-        return self.memory.read(place, (count,), "u1").copy()
+        return self.memory.read(place, count, "u1")
 
     def _pending(self, place: int, count: int, before: np.ndarray | None) -> list[tuple[int, int]]:
         """What the kernel before may still be writing: of a state what has changed in this run, of all else everything."""

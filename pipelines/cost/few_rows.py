@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilec.pipelines.cost.rates import (
@@ -19,7 +18,7 @@ from tilec.pipelines.cost.rates import (
 MOST_REGISTERS = 256  # of one thread
 OTHER_REGISTERS = 64  # of one that reads operands for a tensor core itself, beside these and its sums
 TURN_CYCLES = 1200  # until memory has answered the loads of a turn, while those of the next are under way
-NEARLY = 1.05  # times the estimate of the best
+NEARLY = 1.05  # times the least: what may come first if it is preferred
 BEGIN_CYCLES = 2000  # until a block's first turn has come and its last sums are stored
 
 
@@ -82,12 +81,3 @@ class FewRows:
 
     def __str__(self) -> str:
         return f"16 x {self.width * self.together}" + (f" by {self.parts} warps" if self.parts > 1 else "")
-
-
-def by_preference(timed: Iterable[tuple[float, FewRows]]) -> list[tuple[float, FewRows]]:
-    """Tiles with their cycles: first those that take nearly as long as the fastest, the preferred ones first."""
-    ordered = sorted(timed)
-    if not ordered:
-        return []
-    enough = NEARLY * ordered[0][0]
-    return sorted(ordered, key=lambda x: (0, x[1].preference) if x[0] <= enough else (1, ()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeVar
@@ -33,6 +33,13 @@ def largest(structure: Structure, axis: int) -> int:
     bounds = range_of(structure.extents[axis], structure.ranges)
     assert bounds is not None
     return bounds[1]
+
+
+def nearly_best(timed: Iterable[tuple[float, Any]], within: float, preference: Callable[[Any], Any]) -> list[tuple[float, Any]]:
+    """Shapes by their cycles, but first, in the order of a preference, those that take less than `within` times the least: what
+    estimates cannot tell apart."""
+    ordered = sorted(timed)
+    return sorted(ordered, key=lambda x: (0, preference(x[1])) if x[0] < within * ordered[0][0] else (1,))
 
 
 def contraction_operands(structure: Structure, reduction: Reduction) -> tuple[list[Access], list[Access]]:

@@ -17,7 +17,7 @@ from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, Linear, linear
 from tilec.dialects.schedule import Axis, Schedule
 from tilec.pipelines.cost.fetches import F32_STEP, in_pieces, is_run, lies_across, lies_along
-from tilec.pipelines.cost.few_rows import MOST_REGISTERS, FewRows, by_preference
+from tilec.pipelines.cost.few_rows import MOST_REGISTERS, NEARLY, FewRows
 from tilec.pipelines.cost.group_tiles import GroupTiles
 from tilec.pipelines.cost.multiply_adds import (
     COLUMNS_OF_THREADS,
@@ -28,7 +28,7 @@ from tilec.pipelines.cost.multiply_adds import (
     straight_cycles,
     tilings,
 )
-from tilec.pipelines.cost.plan import Plan, Roles, contraction_operands, largest
+from tilec.pipelines.cost.plan import Plan, Roles, contraction_operands, largest, nearly_best
 from tilec.pipelines.cost.rates import (
     FETCHED_BYTES,
     FEW_ROWS,
@@ -46,7 +46,7 @@ from tilec.pipelines.targets import GpuTarget
 
 MOST_STAGES = 6
 PERSISTENT_WAVES = 1  # programs of each block beyond which it pays to walk over them
-AS_FAST = 1.1  # times the estimate of the best: what estimates cannot tell apart
+AS_FAST = 1.1  # times the least: what may come first if it is preferred
 FEWEST_STAGES = 3  # with which a product hides the latency of its operands
 MOST_TILINGS = 6  # of a product by multiply-adds that are considered
 
@@ -87,14 +87,14 @@ class Products(Plan):
         shapes = [GroupTiles(split, groups, width, len(stage))
                   for groups in (2, 1) for width in self._widths(columns) for split in (1, 2, 4)
                   if width * len(stage) <= 256 and (split == 1 or length % (depth * split) == 0)]
-        timed = sorted((*self._tensor_time(rows[0], columns, k, t, item), t) for t in shapes
-                       if t.split == 1 or t.slots(shared) >= FEWEST_STAGES)
-        if not timed:
-            return None
+        height = largest(s, rows[0])
+        timed = ((time, (if_memory_were_faster, t)) for t in shapes if t.split == 1 or t.slots(shared) >= FEWEST_STAGES
+                 for time, if_memory_were_faster in [self._tensor_time(rows[0], columns, k, t, item)])
         # Of shapes that are nearly as fast, the tallest: the matrix, which comes from memory, is then read once.
-        height, best = largest(s, rows[0]), timed[0][0]
-        timed.sort(key=lambda x: -min(x[2].height, height) if x[0] < AS_FAST * best else 0)
-        tiles = self.pick([(time, str(tiles), tiles) for time, _, tiles in timed])
+        ordered = nearly_best(timed, AS_FAST, lambda x: -min(x[1].height, height))
+        if not ordered:
+            return None
+        tiles = self.pick([(time, str(t), t) for time, (_, t) in ordered])
         programs = self._tensor_programs(rows[0], columns, tiles.height, tiles.width)
         sms = self.target.multiprocessors
         self.set(rows[0], 2, 32 * tiles.groups)
@@ -141,9 +141,9 @@ class Products(Plan):
                  if parts == 1 or largest(s, k) % (4 * run * parts) == 0] if few else []
         tall = [w for w in (4, 2, 1) if largest(s, rows[0]) > 16 * w or w == 1]
         options: list[tuple[float, str, tuple[int, int, FewRows | None]]] = [
-            (time, str(t), (1, t.width, t)) for time, t in by_preference(
-                (t.cycles(self._programs_of_columns(columns, t.width), item, self.target.multiprocessors), t)
-                for t in tiles if t.registers <= MOST_REGISTERS)] or [
+            (time, str(t), (1, t.width, t)) for time, t in nearly_best(
+                ((t.cycles(self._tensor_programs(rows[0], columns, FEW_ROWS, t.width), item, self.target.multiprocessors), t)
+                 for t in tiles if t.registers <= MOST_REGISTERS), NEARLY, lambda t: t.preference)] or [
             (self._warps_time(rows[0], columns, k, m, 32 * m, w, together, 4 * run), f"{32 * m} x {w * together}", (m, w, None))
             for w in cut for m in tall]
         warps, width, shared = self.pick(options)
@@ -325,12 +325,6 @@ class Products(Plan):
         s = self.structure
         others = prod(largest(s, a) for a in s.grid if a not in (row, *columns))
         return -(-largest(s, row) // height) * -(-prod(largest(s, a) for a in columns) // width) * others
-
-    def _programs_of_columns(self, columns: list[int], width: int) -> int:
-        """Programs of a product of one block of rows."""
-        s = self.structure
-        others = prod(largest(s, a) for a in s.grid if a not in columns and largest(s, a) > FEW_ROWS)
-        return -(-prod(largest(s, a) for a in columns) // width) * others
 
     def _tensor_time(self, row: int, columns: list[int], k: int, tiles: GroupTiles, item: int) -> tuple[float, float]:
         """Cycles that a product of elements of `item` bytes takes, and what they would be if memory were faster: waves of

@@ -18,7 +18,7 @@ from mlir.dialects import func
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.cost.plan import largest
 from tilec.pipelines.launches import independent_calls
-from tilec.pipelines.primop.outline import body_of, functions
+from tilec.pipelines.primop.outline import body_of, callee_of, functions
 from tilec.pipelines.primop.structure import Structure
 from tilec.pipelines.targets import GpuTarget
 
@@ -75,4 +75,4 @@ def independent_kernels(module: ir.OpView) -> Iterator[list[str]]:
     """The names of kernels that a chunk calls and of which none needs another, as long as there are several."""
     for chunk in functions(module, "primop.chunk"):
         for calls in independent_calls([o for o in body_of(chunk).operations if isinstance(o, func.CallOp)]):
-            yield [ir.FlatSymbolRefAttr(call.attributes["callee"]).value for call in calls]
+            yield [callee_of(call) for call in calls]

@@ -16,7 +16,7 @@ from tilec.dialects import kernel, primop
 from tilec.dialects.index_expr import Linear, linear, make_map, map_results
 from tilec.pipelines.launches import MOST_TOGETHER, independent_calls
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.outline import body_of, fresh_name, functions
+from tilec.pipelines.primop.outline import body_of, callee_of, fresh_name, functions
 
 GRID, BLOCK, ROLES, RESIDENT, CLUSTER = "kernel.grid", "kernel.block", "tile.arguments", "kernel.resident", "kernel.cluster"
 MAPS = "kernel.tensor_maps"
@@ -47,7 +47,7 @@ class _Merger:
         self.merged: dict[tuple[str, ...], str] = {}
 
     def kernel(self, call: ir.OpView) -> Any:
-        name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+        name = callee_of(call)
         table = ir.SymbolTable(self.module.operation)
         return table[name] if name in table else None  # noqa: SIM401 - a symbol table has no get
 
@@ -70,7 +70,7 @@ class _Merger:
         return True
 
     def _merge(self, chunk: ir.OpView, calls: list[ir.OpView]) -> None:
-        names = tuple(ir.FlatSymbolRefAttr(c.attributes["callee"]).value for c in calls)
+        names = tuple(callee_of(c) for c in calls)
         if names not in self.merged:
             self.merged[names] = self._build(calls, names)
         # At the first call: later members need nothing that comes after it.
@@ -219,7 +219,7 @@ class _Merger:
 
         def visit(op: ir.Operation) -> ir.WalkResult:
             if op.name == "func.call":
-                used.add(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
+                used.add(callee_of(op))
             return ir.WalkResult.ADVANCE
 
         self.root.operation.walk(visit)

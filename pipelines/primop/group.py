@@ -9,7 +9,7 @@ from mlir import ir
 from mlir.dialects import func
 
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.outline import functions
+from tilec.pipelines.primop.outline import callee_of, functions
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Group(Pass):
 def _redirect(module: ir.OpView, renamed: dict[str, str]) -> None:
     def visit(nested: ir.Operation) -> ir.WalkResult:
         if isinstance(nested.opview, func.CallOp):
-            callee = ir.FlatSymbolRefAttr(nested.attributes["callee"]).value
+            callee = callee_of(nested)
             if callee in renamed:
                 nested.attributes["callee"] = ir.FlatSymbolRefAttr.get(renamed[callee])
         return ir.WalkResult.ADVANCE

@@ -17,7 +17,7 @@ from mlir.dialects import func
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, Linear, Symbol, dim, linear, make_map, map_results
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.outline import body_of, functions, kind_of
+from tilec.pipelines.primop.outline import attributes_of, body_of, callee_of, describe, functions, kind_of
 from tilec.pipelines.primop.structure import defining_op
 
 HELD = "primop.held"  # of an argument: (dimension, rows)
@@ -36,34 +36,31 @@ class HeldRows(Pass):
         facts: dict[tuple[str, int], set[Held | None]] = {}
         for chunk in functions(op, "primop.chunk"):
             for call in body_of(chunk).operations:
-                if isinstance(call, func.CallOp) and (name := _callee(call)) in kernels:
+                if isinstance(call, func.CallOp) and (name := callee_of(call)) in kernels:
                     for i, value in enumerate(call.operands):
                         facts.setdefault((name, i), set()).add(_held_rows(value, kernels))
         symbols = len(primop.symbol_ranges(op.operation))
         for (name, i), held in facts.items():
             if len(held) == 1 and (fact := next(iter(held))) is not None:
-                _mark(kernels[name], i, make_map(0, symbols, [linear(fact[0]), fact[1]]))
+                rows = ir.AffineMapAttr.get(make_map(0, symbols, [linear(fact[0]), fact[1]]))
+                describe(body_of(kernels[name]).arguments[i], HELD, rows)
 
 
 def held_rows(function: ir.OpView) -> dict[ir.Value, Held]:
     """What is known of a kernel's arguments."""
     found = {}
-    for argument, attributes in zip(body_of(function).arguments, ir.ArrayAttr(function.attributes["arg_attrs"]), strict=True):
-        if HELD in ir.DictAttr(attributes):
-            dimension, rows = map_results(ir.AffineMapAttr(ir.DictAttr(attributes)[HELD]).value)
+    for argument in body_of(function).arguments:
+        if HELD in (attributes := attributes_of(argument)):
+            dimension, rows = map_results(ir.AffineMapAttr(attributes[HELD]).value)
             found[argument] = dimension.constant, rows
     return found
-
-
-def _callee(call: func.CallOp) -> str:
-    return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
 
 
 def _held_rows(value: ir.Value, kernels: dict[str, ir.OpView]) -> Held | None:
     """The rows of a value that are as they were when the entry point began: of a state after scatters onto it."""
     held: Held | None = None
     while isinstance(call := defining_op(value), func.CallOp):
-        kernel = kernels.get(_callee(call))
+        kernel = kernels.get(callee_of(call))
         scatter = defining_op(list(body_of(kernel).operations)[-1].operands[0]) if kernel is not None else None
         if not isinstance(scatter, primop.Scatter) or not isinstance(scatter.dest.owner, ir.Block):
             return None
@@ -83,9 +80,3 @@ def _first_written(scatter: primop.Scatter) -> Held | None:
         return None
     target = dim(len(primop.space_of(scatter)))
     return place.index(target), Linear(row.constant, tuple((a, c) for a, c in row.terms if isinstance(a, Symbol)))
-
-
-def _mark(function: ir.OpView, argument: int, rows: ir.AffineMap) -> None:
-    described = [{n.name: n.attr for n in ir.DictAttr(a)} for a in ir.ArrayAttr(function.attributes["arg_attrs"])]
-    described[argument][HELD] = ir.AffineMapAttr.get(rows)
-    function.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(d) for d in described])

@@ -12,7 +12,7 @@ from mlir import ir
 from tilec.dialects import primop
 from tilec.dialects.index_expr import identity, make_map
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.outline import body_of, extents_of, functions, kind_of
+from tilec.pipelines.primop.outline import body_of, callee_of, extents_of, functions, kind_of
 from tilec.pipelines.primop.structure import defining_op
 
 
@@ -55,7 +55,7 @@ def _only_user(module: ir.OpView, chunk: ir.OpView, dest: ir.Value) -> bool:
         ops = list(body_of(entry).operations)
         replaced = {op.alias for op in ops if isinstance(op, primop.Output)}
         for call in ops:
-            if call.operation.name == "func.call" and ir.FlatSymbolRefAttr(call.attributes["callee"]).value == name:
+            if call.operation.name == "func.call" and callee_of(call) == name:
                 label = defining_op(call.operands[dest.arg_number]).label
                 same = [op for op in ops if isinstance(op, primop.Input) and op.label == label]
                 if label not in replaced or sum(len(list(op.result.uses)) for op in same) != 1:

@@ -24,12 +24,29 @@ def functions(module: ir.OpView | ir.Operation, marker: str) -> list[ir.OpView]:
             if f.operation.name == "func.func" and marker in f.attributes]
 
 
+def callee_of(call: ir.OpView | ir.Operation) -> str:
+    """The name of the function that is called."""
+    return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+
+
+def attributes_of(argument: ir.Value) -> ir.DictAttr:
+    """What a function says of one of its arguments."""
+    return ir.DictAttr(ir.ArrayAttr(argument.owner.owner.attributes["arg_attrs"])[argument.arg_number])
+
+
+def describe(argument: ir.Value, name: str, attribute: ir.Attribute) -> None:
+    """Makes a function say something of one of its arguments."""
+    function, described = argument.owner.owner, {n.name: n.attr for n in attributes_of(argument)}
+    every = list(ir.ArrayAttr(function.attributes["arg_attrs"]))
+    every[argument.arg_number] = ir.DictAttr.get({**described, name: attribute})
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get(every)
+
+
 def extents_of(value: ir.Value) -> tuple[Linear, ...]:
     """The extents of a tensor as expressions of the module's symbols."""
     owner = value.owner
     if isinstance(owner, ir.Block):
-        attributes = ir.DictAttr(ir.ArrayAttr(owner.owner.attributes["arg_attrs"])[value.arg_number])
-        return map_results(ir.AffineMapAttr(attributes[SHAPE]).value)
+        return map_results(ir.AffineMapAttr(attributes_of(value)[SHAPE]).value)
     owner = owner.opview if isinstance(owner, ir.Operation) else owner
     number = ir.OpResult(value).result_number
     if isinstance(owner, primop.Input):
@@ -37,7 +54,7 @@ def extents_of(value: ir.Value) -> tuple[Linear, ...]:
     if isinstance(owner, primop.Constant):
         return ()
     if isinstance(owner, func.CallOp):
-        callee = ir.SymbolTable(_module_of(owner))[ir.FlatSymbolRefAttr(owner.attributes["callee"]).value]
+        callee = ir.SymbolTable(_module_of(owner))[callee_of(owner)]
         attributes = ir.DictAttr(ir.ArrayAttr(callee.attributes["res_attrs"])[number])
         return map_results(ir.AffineMapAttr(attributes[SHAPE]).value)
     if isinstance(owner, primop.Scatter):
@@ -51,8 +68,7 @@ def kind_of(value: ir.Value) -> str:
     """'weight', 'state' or 'argument': what an entry's value ultimately is; results of computations are arguments."""
     owner = value.owner
     if isinstance(owner, ir.Block):
-        attributes = ir.DictAttr(ir.ArrayAttr(owner.owner.attributes["arg_attrs"])[value.arg_number])
-        return ir.StringAttr(attributes[KIND]).value
+        return ir.StringAttr(attributes_of(value)[KIND]).value
     owner = owner.opview if isinstance(owner, ir.Operation) else owner
     return owner.kind.value if isinstance(owner, primop.Input) else "argument"
 

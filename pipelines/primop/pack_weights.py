@@ -16,7 +16,7 @@ from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, Linear, dim, floordiv, linear, make_map, map_results, mod, substitute
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import is_contraction
-from tilec.pipelines.primop.outline import KIND, SHAPE, body_of, functions
+from tilec.pipelines.primop.outline import SHAPE, body_of, callee_of, describe, functions, kind_of
 from tilec.pipelines.primop.structure import defining_op
 from tilec.pipelines.targets import CpuTarget, find_target
 
@@ -76,9 +76,9 @@ def _weight_classes(module: ir.OpView) -> list[_Class]:
         for function in functions(module, marker):
             for call in body_of(function).operations:
                 if call.operation.name == "func.call":
-                    callee = table[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
+                    callee = table[callee_of(call)]
                     for passed, argument in zip(call.operands, body_of(callee).arguments, strict=True):
-                        if _is_weight(passed):
+                        if kind_of(passed) == "weight":
                             join(passed, argument)
     # The same checkpoint tensor may enter through several entry points.
     by_label: dict[str, ir.Value] = {}
@@ -91,14 +91,6 @@ def _weight_classes(module: ir.OpView) -> list[_Class]:
             if argument in found and _is_multiplied(argument):
                 found[argument].multiplied = True
     return list({id(c): c for c in found.values()}.values())
-
-
-def _is_weight(value: ir.Value) -> bool:
-    if isinstance(value.owner, ir.Block):
-        attributes = ir.DictAttr(ir.ArrayAttr(value.owner.owner.attributes["arg_attrs"])[value.arg_number])
-        return ir.StringAttr(attributes[KIND]).value == "weight"
-    op = defining_op(value)
-    return isinstance(op, primop.Input) and op.kind is primop.InputKind.WEIGHT
 
 
 def _is_multiplied(argument: ir.Value) -> bool:
@@ -130,10 +122,7 @@ def _repack(values: list[ir.Value], layout: list[Linear], lanes: int, pair: int,
         if isinstance(op, primop.Input):
             op.attributes["pack"] = ir.AffineMapAttr.get(make_map(2, 0, layout))
         else:
-            function = value.owner.owner
-            described = [{n.name: n.attr for n in ir.DictAttr(a)} for a in ir.ArrayAttr(function.attributes["arg_attrs"])]
-            described[value.arg_number][SHAPE] = shape
-            function.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(d) for d in described])
+            describe(value, SHAPE, shape)
 
 
 def _readers(value: ir.Value) -> Iterator[tuple[ir.OpView, int]]:

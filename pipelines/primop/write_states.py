@@ -9,7 +9,7 @@ from mlir import ir
 from tilec.dialects import primop
 from tilec.dialects.index_expr import identity, make_map
 from tilec.pipelines.passes import Pass, PassFailure
-from tilec.pipelines.primop.outline import body_of, erase, extents_of, fresh_name, functions, outline
+from tilec.pipelines.primop.outline import body_of, callee_of, erase, extents_of, fresh_name, functions, outline
 from tilec.pipelines.primop.structure import defining_op
 
 
@@ -40,7 +40,7 @@ def _state_that_holds(module: ir.OpView, value: ir.Value) -> str | None:
     op = defining_op(value)
     if isinstance(op, primop.Input):
         return op.label if op.kind is primop.InputKind.STATE else None
-    chunk = ir.SymbolTable(module.operation)[ir.FlatSymbolRefAttr(op.attributes["callee"]).value]
+    chunk = ir.SymbolTable(module.operation)[callee_of(op)]
     inner = list(body_of(chunk).operations)[-1].operands[ir.OpResult(value).result_number]
     while isinstance(defining_op(inner), primop.Scatter):  # all of them write in place by now
         inner = defining_op(inner).dest
