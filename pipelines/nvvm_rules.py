@@ -160,7 +160,9 @@ def _cluster_rank(op: ir.OpView) -> ir.Value:
 
 @rule(kernel.ClusterArrive)
 def _cluster_arrive(op: ir.OpView) -> None:
-    nvvm.cluster_arrive(aligned=True)
+    # An arrival that releases everything would wait until the whole GPU sees what was written to global memory.
+    nvvm.fence_sync_restrict(nvvm.MemOrderKind.RELEASE)
+    nvvm.cluster_arrive_relaxed(aligned=True)
 
 
 @rule(kernel.ClusterWait)

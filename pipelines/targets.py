@@ -64,7 +64,7 @@ GPU_TARGETS = {
     "sm_80": GpuTarget("sm_80", "ptx80", 163 << 10, 108, False),
     "sm_86": GpuTarget("sm_86", "ptx80", 99 << 10, 84, False),
     "sm_89": GpuTarget("sm_89", "ptx80", 99 << 10, 128, False),
-    "sm_90a": GpuTarget("sm_90a", "ptx80", 227 << 10, 132, True, True, 16),
+    "sm_90a": GpuTarget("sm_90a", "ptx86", 227 << 10, 132, True, True, 16),
     "sm_100a": GpuTarget("sm_100a", "ptx86", 227 << 10, 148, True, most_clustered=16),
     "sm_120a": GpuTarget("sm_120a", "ptx87", 99 << 10, 170, True, most_clustered=8),
 }

@@ -1168,6 +1168,7 @@ def test_what_one_block_learns_at_a_barrier_it_may_pass_on_at_the_next_one() -> 
 
 WAIT = "    barrier.cluster.wait.aligned;\n"
 RELAXED = MEET.replace("arrive", "arrive.relaxed")
+FENCE = "    fence.release.sync_restrict::shared::cta.cluster;\n"
 PUSH = "    mapa.shared::cluster.u32 %r9, %r4, %r7; st.shared::cluster.b32 [%r9], %r6;\n"
 
 
@@ -1176,6 +1177,9 @@ PUSH = "    mapa.shared::cluster.u32 %r9, %r4, %r7; st.shared::cluster.b32 [%r9]
     [
         (MEET + WRITE + REMOTE + MEET, "data race: no barrier since thread number 0 of the block of rank 1 wrote"),
         (RELAXED + WRITE + RELAXED + REMOTE + MEET, "data race: no barrier since thread number 0 of the block of rank 1 wrote"),
+        (WRITE + FENCE + RELAXED + REMOTE + FENCE + RELAXED, None),
+        (FENCE + WRITE + RELAXED + REMOTE + MEET, "data race: no barrier since thread number 0 of the block of rank 1 wrote"),
+        (WRITE + FENCE + RELAXED + FENCE + REMOTE + RELAXED, "this block exits, and no cluster barrier ensures"),
         (MEET + WRITE + "bar.sync 0;" + REMOTE + MEET, "data race: no barrier since .* of rank 1 wrote"),
         (MEET + "barrier.cluster.arrive;" + WRITE + "barrier.cluster.wait;" + REMOTE + MEET, "data race: .* of rank 1 wrote"),
         (WRITE + MEET + REMOTE + WRITE + MEET, "data race: no barrier since thread number 0 of the block of rank 3 read"),
@@ -1470,15 +1474,17 @@ def test_keys_that_were_there_before_are_read_before_the_wait() -> None:
 
 def test_every_cluster_barrier_of_the_compilers_attention_is_needed() -> None:
     text, name, grid = attention("f32", 64, 16)
-    arrive, wait = "\tbarrier.cluster.arrive.aligned;\n", "\tbarrier.cluster.wait.aligned;\n"
-    assert text.count(arrive) == text.count(wait) == 2  # before others' memory is read, and before a block leaves
+    fence, arrive, wait = (f"\t{line};\n" for line in (
+        "fence.release.sync_restrict::shared::cta.cluster", "barrier.cluster.arrive.relaxed.aligned", "barrier.cluster.wait.aligned"))
+    assert text.count(fence) == text.count(arrive) == text.count(wait) == 2  # before others' memory is read, and at the end
     for number in (0, 1):
-        left = text
-        for line in (arrive, wait):
-            parts = left.split(line)
-            left = line.join(parts[: number + 1]) + line.join(parts[number + 1 :])
-        with pytest.raises(Fault, match=r"data race|never written|has exited|this block exits|may not have started"):
-            attend(left, name, grid, "f32", 64, 16, 33)
+        for removed in ((fence,), (arrive, wait)):
+            left = text
+            for line in removed:
+                parts = left.split(line)
+                left = line.join(parts[: number + 1]) + line.join(parts[number + 1 :])
+            with pytest.raises(Fault, match=r"data race|never written|has exited|this block exits|may not have started"):
+                attend(left, name, grid, "f32", 64, 16, 33)
 
 
 def test_the_choice_of_a_token_by_a_cluster_is_the_first_of_the_largest() -> None:

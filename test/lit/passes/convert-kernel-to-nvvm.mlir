@@ -133,7 +133,8 @@ func.func @warp(%x: memref<64xf32, 1>, %n: memref<64xi64, 1>, %table: memref<0xi
 // Blocks of a cluster wait in two steps and map an address of theirs to the same place in another block, where they read
 // one word or four at a time.
 // CHECK: llvm.func @cluster(
-// CHECK: nvvm.cluster.arrive {aligned}
+// CHECK: nvvm.fence.sync_restrict {order = #nvvm.mem_order<release>}
+// CHECK-NEXT: nvvm.cluster.arrive.relaxed {aligned}
 // CHECK-NEXT: nvvm.cluster.wait {aligned}
 // CHECK: %[[ONE:.*]] = llvm.inline_asm asm_dialect = att "mapa.shared::cluster.u32 $0, $1, $2;"
 // CHECK: llvm.inline_asm has_side_effects {{.*}}"ld.shared::cluster.b32 $0, [$1];"{{.*}} %[[ONE]]

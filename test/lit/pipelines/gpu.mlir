@@ -7,7 +7,7 @@
 // RUN:   tile-prefetch, tile-stage, tile-persist, tile-specialise, \
 // RUN:   convert-tile-to-kernel, kernel-merge-launches, kernel-dependent-launch, \
 // RUN:   kernel-libdevice, lower-affine, canonicalize, cse, loop-invariant-code-motion, convert-kernel-to-nvvm, \
-// RUN:   nvvm-attach-target{chip=sm_90a features=+ptx80 O=3}, \
+// RUN:   nvvm-attach-target{chip=sm_90a features=+ptx86 O=3}, \
 // RUN:   gpu.module(convert-scf-to-cf, canonicalize, cse, convert-to-llvm, reconcile-unrealized-casts, canonicalize, cse), \
 // RUN:   gpu-module-to-binary{format=isa})' \
 // RUN: | FileCheck %s

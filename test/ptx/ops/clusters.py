@@ -1,7 +1,8 @@
 """Clusters of blocks: addresses in the shared memory of another block, and the barrier of all threads of a cluster.
 
 The barrier comes in two halves. A phase ends when every thread of the cluster that has not exited has arrived; then those
-who arrived may wait, and must before they arrive again. Without a qualifier arrive is a release and wait an acquire.
+who arrived may wait, and must before they arrive again. Without a qualifier arrive is a release and wait an acquire; what a
+relaxed arrive tells is what came before a fence.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class ClusterBarrier:
         self.parked = np.zeros(batch.size, bool)  # at a wait, with the rest of the warp
         self.told = np.zeros_like(order.known)  # by each warp in the phase that goes on
         self.relaxed = np.zeros(len(order.known), bool)
+        self.fenced = np.zeros_like(order.known)  # what a relaxed arrival tells: all before the last fence that releases
         self.heard = np.zeros((batch.size // self.size, order.known.shape[1]), np.int64)  # by each cluster, in the last phase
         self.waited = np.zeros(batch.size, bool)
         batch.on_exit.append(self.settle)
@@ -50,6 +52,11 @@ class ClusterBarrier:
         else:
             self.relaxed[warps] = True
 
+    def fence(self, lanes: Lanes) -> None:
+        """What these warps did so far is told by their arrivals from now on."""
+        warps = np.unique(self.batch.order.warp[lanes.index])
+        self.fenced[warps] = self.batch.order.publish(warps)
+
     def settle(self) -> bool:
         """End the phase where all have arrived, and let go who waits for that. Whether anybody was let go."""
         arrived = self.stage == ARRIVED
@@ -57,7 +64,7 @@ class ClusterBarrier:
         done = there & arrived.reshape(-1, self.size).any(axis=1)
         if not done.any():
             return False
-        told = np.where(self.relaxed[:, None], 0, self.told)
+        told = np.where(self.relaxed[:, None], self.fenced, self.told)
         self.heard[done] = told.reshape(len(done), -1, self.told.shape[1]).max(axis=1)[done]
         lanes, warps = np.repeat(done, self.size), np.repeat(done, self.size // 32)
         self.told[warps], self.relaxed[warps] = 0, False
@@ -114,6 +121,14 @@ def arrive(at: Decoder) -> Run:
         return [(batch.after(batch.key), group)] if state.settle() or group is not lanes else None
 
     return run
+
+
+@instruction("fence.release.sync_restrict::shared::cta")
+def fence(at: Decoder) -> Run:
+    """A release to the cluster of what was done in shared memory."""
+    at.need("cluster")
+    at.expect(0)
+    return lambda batch, lanes: batch.state(ClusterBarrier).fence(lanes)
 
 
 @instruction("barrier.cluster.wait")
