@@ -158,7 +158,12 @@ class ClusterRank(Kernel.Operation, name="cluster_rank", traits=[Pure]):
 
 
 class ClusterArrive(Kernel.Operation, name="cluster_arrive"):
-    """This thread has come so far: what it wrote to shared memory is there, what it read of others has been read."""
+    """This thread has come so far: what it wrote to shared memory is there.
+
+    What was computed from all that it has read of others is `values`: they have come, so that others may write or leave.
+    """
+
+    values: Sequence[Operand[Any]] = ()
 
 
 class ClusterWait(Kernel.Operation, name="cluster_wait"):

@@ -103,6 +103,15 @@ def _zero(kind: ir.Type) -> ir.Value:
                           else attribute)
 
 
+def _words(value: ir.Value) -> list[ir.Value]:
+    """A scalar of 4 or 8 bytes as words."""
+    word = ir.IntegerType.get_signless(32)
+    if width_of(value.type) == 4:
+        return [llvm.bitcast(word, value)]
+    both = llvm.bitcast(ir.VectorType.get([2], word), value)
+    return [vector.extract(both, [], [i]) for i in range(2)]
+
+
 @rule(kernel.ThreadId)
 def _thread_id(op: ir.OpView) -> ir.Value:
     return arith.index_cast(ir.IndexType.get(), nvvm.read_ptx_sreg_tid_x(ir.IntegerType.get_signless(32)))
@@ -160,7 +169,15 @@ def _cluster_rank(op: ir.OpView) -> ir.Value:
 
 @rule(kernel.ClusterArrive)
 def _cluster_arrive(op: ir.OpView) -> None:
-    # An arrival that releases everything would wait until the whole GPU sees what was written to global memory.
+    # An arrival that releases everything would wait until the whole GPU sees what was written to global memory. One that
+    # does not may overtake reads, unless an instruction before it needs what they bring: a store that never happens.
+    words = [w for v in op.values for w in _words(v)]
+    if words:
+        names = [f"${i}" for i in range(len(words))]
+        mix = "".join(f"xor.b32 all, all, {name}; " for name in names[1:])
+        llvm.inline_asm(None, words, f"{{ .reg .pred never; .reg .b32 lanes, all; mov.b32 all, $0; {mix}activemask.b32 lanes; "
+                        "setp.eq.u32 never, lanes, 0; @never st.shared.b32 [lanes], all; }",
+                        ",".join(["r"] * len(words)) + ",~{memory}", has_side_effects=True, asm_dialect=0)
     nvvm.fence_sync_restrict(nvvm.MemOrderKind.RELEASE)
     nvvm.cluster_arrive_relaxed(aligned=True)
 

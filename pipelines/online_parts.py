@@ -56,11 +56,12 @@ class OnlineParts(ThreadReductions):
             for turn in dict.fromkeys(group_of(at) for _, at in parts.sums):
                 with self._when(near_first, self._is(far, turn), alive):
                     parts.leave(memory, base, [key for key in parts.sums if group_of(key[1]) == turn])
-            with self._reads_of_others():
+            with self._reads_of_others() as found:
                 parts.collect(
                     lambda buffer, at, step, kind, group: self._read_remote(buffer, at, kind, self._index(group)),
                     memory, base, cluster, lambda at: (deal.turn(at, cluster), group_of(at)),
                     lambda turn: all_of(near_first, self._is(rank, turn[0]), self._is(far, turn[1])))
+                found += [s for value in parts.sums.values() for s in self._scalars(value)]
         return [Fragments(self.layout(op.result.type.shape), f.element, {
             tuple(0 if i == axis else x for i, x in enumerate(at)): parts.sums[n, at] for at in f.values})
             for n, (op, f) in enumerate(zip(ops, sums, strict=True))]

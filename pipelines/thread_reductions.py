@@ -248,10 +248,11 @@ class ThreadReductions(FragmentLowering):
             for i, value in enumerate(values):
                 kernel.StoreShared(value=value, buffer=memory, offset=self._at((base, i * size)))
         ranks = [self._index(r) for r in range(self.schedule.cluster)]
-        with self._reads_of_others():
-            return [functools.reduce(combine, [
+        with self._reads_of_others() as found:
+            found += [functools.reduce(combine, [
                 kernel.LoadRemote(buffer=memory, offset=self._at((base, i * size)), rank=r, result=value.type).result
                 for r in ranks]) for i, value in enumerate(values)]
+        return found
 
     def _dealt_to_cluster(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int],
                           dealt: Sequence[int]) -> dict[Coordinates, ir.Value]:
@@ -279,7 +280,7 @@ class ThreadReductions(FragmentLowering):
                 for part, place in zip(share, where[turn], strict=True):
                     kernel.StoreShared(value=part, buffer=memory, offset=place)
         rank = self._rank()
-        with self._reads_of_others():
+        with self._reads_of_others() as found:
             for turn, share in shares.items():
                 branch = scf.IfOp(self._is(rank, turn), [p.type for p in share], has_else=True)
                 with ir.InsertionPoint(branch.else_block):
@@ -289,6 +290,7 @@ class ThreadReductions(FragmentLowering):
                         self._read_remote(memory, place, part.type, self._index(r)) for r in range(cluster)])
                         for part, place in zip(share, where[turn], strict=True)])
                 scalars = [s for part in branch.results for s in self._scalars(part)]
+                found += scalars
                 whole |= self._gathered({at: values[at] for at in turns[turn]}, scalars)
         return whole
 
@@ -318,13 +320,14 @@ class ThreadReductions(FragmentLowering):
             raise PassFailure("blocks of a cluster cannot combine in a loop", ir.Location.current)
 
     @contextlib.contextmanager
-    def _reads_of_others(self) -> Iterator[None]:
-        """Inside, other blocks' shared memory may be read."""
+    def _reads_of_others(self) -> Iterator[list[ir.Value]]:
+        """Inside, other blocks' shared memory may be read; scalars computed from all that was go into the list."""
         self.end_block()
         kernel.ClusterArrive()
         kernel.ClusterWait()
-        yield
-        kernel.ClusterArrive()
+        found: list[ir.Value] = []
+        yield found
+        kernel.ClusterArrive(values=found)
         self.arrived = True
 
     def end_block(self) -> None:

@@ -1474,8 +1474,8 @@ def test_keys_that_were_there_before_are_read_before_the_wait() -> None:
 
 def test_every_cluster_barrier_of_the_compilers_attention_is_needed() -> None:
     text, name, grid = attention("f32", 64, 16)
-    fence, arrive, wait = (f"\t{line};\n" for line in (
-        "fence.release.sync_restrict::shared::cta.cluster", "barrier.cluster.arrive.relaxed.aligned", "barrier.cluster.wait.aligned"))
+    fence = FENCE.replace("    ", "\t")
+    arrive, wait = (f"\tbarrier.cluster.{half}.aligned;\n" for half in ("arrive.relaxed", "wait"))
     assert text.count(fence) == text.count(arrive) == text.count(wait) == 2  # before others' memory is read, and at the end
     for number in (0, 1):
         for removed in ((fence,), (arrive, wait)):

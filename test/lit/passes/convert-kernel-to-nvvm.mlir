@@ -131,7 +131,8 @@ func.func @warp(%x: memref<64xf32, 1>, %n: memref<64xi64, 1>, %table: memref<0xi
 }
 
 // Blocks of a cluster wait in two steps and map an address of theirs to the same place in another block, where they read
-// one word or four at a time.
+// one word or four at a time. Before they arrive once more, what they have computed from that must be known: here because a
+// store would need it.
 // CHECK: llvm.func @cluster(
 // CHECK: nvvm.fence.sync_restrict {order = #nvvm.mem_order<release>}
 // CHECK-NEXT: nvvm.cluster.arrive.relaxed {aligned}
@@ -142,6 +143,10 @@ func.func @warp(%x: memref<64xf32, 1>, %n: memref<64xi64, 1>, %table: memref<0xi
 // CHECK: llvm.inline_asm has_side_effects {{.*}}"ld.shared::cluster.v4.b32 {$0, $1, $2, $3}, [$4+0];"{{.*}} %[[EIGHT]]
 // CHECK: llvm.inline_asm has_side_effects {{.*}}"ld.shared::cluster.v4.b32 {$0, $1, $2, $3}, [$4+16];"{{.*}} %[[EIGHT]]
 // CHECK: vector.from_elements {{.*}} : vector<8xf32>
+// CHECK: %[[WORD:.*]] = llvm.bitcast %{{.*}} : f32 to i32
+// CHECK: llvm.inline_asm has_side_effects {{.*}}"{ {{.*}}mov.b32 all, $0; {{.*}}@never st.shared.b32 [lanes], all; }"{{.*}} %[[WORD]]
+// CHECK-NEXT: nvvm.fence.sync_restrict
+// CHECK-NEXT: nvvm.cluster.arrive.relaxed {aligned}
 func.func @cluster(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 64 : i64, kernel.cluster = 4 : i64, kernel.grid = [affine_map<() -> (4)>, affine_map<() -> ()>, affine_map<() -> ()>]} {
   %i = "kernel.thread_id"() : () -> index
   %rank = arith.constant 2 : index
@@ -150,6 +155,7 @@ func.func @cluster(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {
   "kernel.cluster_wait"() : () -> ()
   %remote = "kernel.load_remote"(%parts, %i, %rank) : (memref<64xf32, 3>, index, index) -> f32
   %eight = "kernel.load_remote"(%parts, %i, %rank) : (memref<64xf32, 3>, index, index) -> vector<8xf32>
+  "kernel.cluster_arrive"(%remote) : (f32) -> ()
   return
 }
 

@@ -341,7 +341,7 @@ module @kernels {
 // CHECK: "kernel.cluster_arrive"()
 // CHECK-NEXT: "kernel.cluster_wait"()
 // CHECK-COUNT-4: "kernel.load_remote"(%[[SHARED]], %{{.*}}, %{{.*}}) : (memref<1xf32, 3>, index, index) -> f32
-// CHECK: "kernel.cluster_arrive"()
+// CHECK: "kernel.cluster_arrive"(%{{.*}}) : (f32) -> ()
 // CHECK: kernel.store_global
 // CHECK: "kernel.cluster_wait"()
 // CHECK-NEXT: return
@@ -368,13 +368,13 @@ module @kernels {
 // CHECK: "kernel.cluster_arrive"()
 // CHECK-NEXT: "kernel.cluster_wait"()
 // CHECK-COUNT-4: kernel.load_remote
-// CHECK: "kernel.cluster_arrive"()
+// CHECK: "kernel.cluster_arrive"(%{{.*}}) : (f32) -> ()
 // CHECK: kernel.store_shared
 // CHECK: "kernel.cluster_wait"()
 // CHECK-NEXT: "kernel.cluster_arrive"()
 // CHECK-NEXT: "kernel.cluster_wait"()
 // CHECK-COUNT-4: kernel.load_remote
-// CHECK: "kernel.cluster_arrive"()
+// CHECK: "kernel.cluster_arrive"(%{{.*}}) : (f32) -> ()
 // CHECK: kernel.store_global
 // CHECK: "kernel.cluster_wait"()
 // CHECK-NEXT: return
@@ -404,7 +404,7 @@ module @kernels {
 // CHECK: "kernel.cluster_arrive"()
 // CHECK-NEXT: "kernel.cluster_wait"()
 // CHECK-COUNT-4: kernel.load_remote
-// CHECK: "kernel.cluster_arrive"()
+// CHECK: "kernel.cluster_arrive"(%{{.*}}) : (f32) -> ()
 // CHECK: kernel.store_global
 // CHECK: "kernel.cluster_wait"()
 // CHECK-NEXT: }
@@ -540,7 +540,7 @@ module @kernels {
 // CHECK: math.fma {{.*}} : vector<4xf32>
 // CHECK: math.fma {{.*}} : f32
 // CHECK-NOT: kernel.shared
-// CHECK: "kernel.cluster_arrive"()
+// CHECK: "kernel.cluster_arrive"(%{{.*}}) : (f32, f32, f32, f32, f32) -> ()
 // CHECK: %[[TOTAL:.*]] = vector.broadcast %[[ALL]]#2
 // CHECK: %[[SHARE:.*]] = arith.divf %[[ALL]]#1, %[[TOTAL]]
 // CHECK: "kernel.store_global"(%[[SHARE]],

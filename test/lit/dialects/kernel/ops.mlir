@@ -65,12 +65,14 @@ func.func @launch() {
 // CHECK: "kernel.cluster_wait"() : () -> ()
 // CHECK: "kernel.load_remote"(%{{.*}}, %{{.*}}, %[[RANK]]) : (memref<32xf32, 3>, index, index) -> f32
 // CHECK: "kernel.load_remote"(%{{.*}}, %{{.*}}, %[[RANK]]) : (memref<32xf32, 3>, index, index) -> vector<8xf32>
+// CHECK: "kernel.cluster_arrive"(%{{.*}}) : (f32) -> ()
 func.func @cluster(%parts: memref<32xf32, 3>, %i: index) {
   %rank = "kernel.cluster_rank"() : () -> index
   "kernel.cluster_arrive"() : () -> ()
   "kernel.cluster_wait"() : () -> ()
   %remote = "kernel.load_remote"(%parts, %i, %rank) : (memref<32xf32, 3>, index, index) -> f32
   %eight = "kernel.load_remote"(%parts, %i, %rank) : (memref<32xf32, 3>, index, index) -> vector<8xf32>
+  "kernel.cluster_arrive"(%remote) : (f32) -> ()
   return
 }
 
