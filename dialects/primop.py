@@ -304,6 +304,27 @@ class Max(_Reduction, name="max", traits=[Pure]):
     """Maximum over `dims`, NaN if any element is NaN. An empty maximum is -inf (the lowest integer)."""
 
 
+class Part(Primop.Operation, name="part", traits=[Pure]):
+    """What each of `count` programs that share the loop of a kernel has of a reduction, along a new first dimension.
+
+    A sum is relative to the maximum that the same program has seen. `map` says where the reduction has what belongs to an
+    element of the kernel's first part.
+    """
+
+    operand: Operand[Tensor]
+    count: Attr[int]
+    map: Attr[ir.AffineMap]
+    result: Result[Tensor]
+
+    def verify(self) -> None:
+        operand, result = ir.RankedTensorType(self.operand.type), ir.RankedTensorType(self.result.type)
+        if self.count < 1 or (list(result.shape), result.element_type) != ([self.count, *operand.shape], operand.element_type):
+            raise VerifyError(f"result must be {self.count} parts of {operand}, but is {result}")
+        if len(self.map.results) != operand.rank:
+            raise VerifyError(f"map must give {operand.rank} indices (the rank of its operand), "
+                              f"but gives {len(self.map.results)}")
+
+
 class Softmax(_View, name="softmax", traits=[Pure]):
     """exp(x - max) / sum over one dimension, natural base; a row that is -inf throughout gives zeros.
 

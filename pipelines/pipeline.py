@@ -26,6 +26,7 @@ from tilec.pipelines.primop.online_reductions import OnlineReductions
 from tilec.pipelines.primop.online_rows import OnlineRows
 from tilec.pipelines.primop.pack_weights import PackWeights
 from tilec.pipelines.primop.partition import Partition
+from tilec.pipelines.primop.share_chains import ShareChains
 from tilec.pipelines.primop.stage_rows import StageRows
 from tilec.pipelines.primop.write_states import WriteStates
 from tilec.pipelines.primop_to_tile import PrimopToTile
@@ -55,13 +56,16 @@ PRIMOP: tuple[Entry, ...] = (
     Group(),  # kernels of different chunks that came out equal
     OnlineRows(),  # looks at all reductions of a kernel, so when it is known which these are
     HeldRows(),  # when it is known which kernels write a state and which read it
+    ShareChains(),  # last, as it makes two kernels of one that others still look for
 )
 
+
+SHARING_BLOCKS = 3  # of a multiprocessor, among which the loop of a chain is shared
 
 # What makes programs faster and not possible: each may be left out, to see what it buys.
 OPTIONAL = (
     Cse.name, Dce.name, Group.name, FoldScales.name, OnlineReductions.name, StageRows.name, OnlineRows.name,
-    HeldRows.name,
+    HeldRows.name, ShareChains.name,
     PackWeights.name, Prefetch.name, Split.name, Persist.name, DelayProducts.name, SoftwarePipeline.name, Specialise.name,
     MergeLaunches.name, DependentLaunch.name,
 )
@@ -78,12 +82,14 @@ def without(passes: tuple[Entry, ...], names: Collection[str]) -> tuple[Entry, .
 def primop_pipeline(target: CpuTarget | GpuTarget) -> tuple[Entry, ...]:
     """From a recorded module to functions that are one kernel each."""
     clusters, gpu = isinstance(target, GpuTarget) and target.hopper, isinstance(target, GpuTarget)
-    hopper = StageRows | HeldRows
+    hopper = StageRows | HeldRows | ShareChains
     wanted = [p for p in PRIMOP if (clusters or not isinstance(p, hopper)) and (gpu or not isinstance(p, OnlineReductions))]
     if isinstance(target, CpuTarget):  # where a second look at a row costs less than mending, whatever its length: measured
         wanted = [p for p in wanted if not isinstance(p, OnlineRows)]
     # One loop over a long axis keeps one program busy: for one query worth it where a cluster of blocks can share that loop.
     chosen = {OnlineReductions.name: OnlineReductions(one=clusters, rows=True), Fuse.name: Fuse(tensor=gpu)}
+    if isinstance(target, GpuTarget):
+        chosen[ShareChains.name] = ShareChains(programs=SHARING_BLOCKS * target.multiprocessors)
     return tuple(chosen.get(p.name, p) if isinstance(p, Pass) else p for p in wanted)
 
 

@@ -24,7 +24,7 @@ from tilec.pipelines.emit.reductions import is_one_turn
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import REDUCTIONS
 from tilec.pipelines.primop.outline import extents_of, functions, kind_of
-from tilec.pipelines.primop.structure import Staged, analyse, capacity, is_mended, operand_index
+from tilec.pipelines.primop.structure import Staged, analyse, capacity, defining_op, is_mended, operand_index
 from tilec.pipelines.recording import Recording
 from tilec.pipelines.targets import find_target
 
@@ -66,6 +66,11 @@ def _declare(function: ir.OpView) -> None:
         declared = func.FuncOp(name, ir.TypeAttr(function.attributes["function_type"]).value, visibility="private")
     for attribute in ("arg_attrs", "res_attrs"):
         declared.attributes[attribute] = function.attributes[attribute]
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    operands, results = len(kind.inputs), len(kind.results)
+    if results > 1:  # each has memory of its own, behind the operands
+        declared.attributes["tile.binding"] = ir.DenseI64ArrayAttr.get([*range(operands), *(-1 - r for r in range(results))])
+        declared.attributes["tile.results"] = ir.DenseI64ArrayAttr.get([operands + r for r in range(results)])
     function.operation.erase()
 
 
@@ -75,17 +80,18 @@ class _Emitter(OnlineRows):
     def emit(self, into: ir.Block) -> None:
         kernel = self.structure.function
         block = kernel.regions[0].blocks[0]
-        result = list(block.operations)[-1].operands[0]
+        results = list(list(block.operations)[-1].operands)
         in_place = isinstance(self.structure.root, primop.Scatter)
-        tensors = [*block.arguments, *([] if in_place else [result])]
+        tensors = [*block.arguments, *([] if in_place else results)]
         types = [self._memref(t) for t in tensors]
         name = ir.StringAttr(kernel.attributes["sym_name"]).value
         with ir.InsertionPoint(into):
             function = func.FuncOp(name, (types, []))
         function.attributes["tile.kernel"] = ir.UnitAttr.get()
         function.attributes["tile.schedule"] = self.schedule.to_attribute(len(self.symbols))
-        written = self.structure.root.dest if in_place else result
-        roles = ["write" if t == written else "weight" if t != result and kind_of(t) == "weight" else "read" for t in tensors]
+        written = [self.structure.root.dest] if in_place else results
+        roles = ["write" if t in written else "weight" if t not in results and kind_of(t) == "weight" else "read"
+                 for t in tensors]
         function.attributes["tile.arguments"] = ir.ArrayAttr.get([ir.StringAttr.get(r) for r in roles])
         entry = function.add_entry_block()
         self.buffers = dict(zip(tensors, entry.arguments, strict=True))
@@ -150,7 +156,13 @@ class _Emitter(OnlineRows):
                 self._mended_stage(stage)
             else:
                 self._stage(stage)
-        self._walk(self.structure.inner, self._store_root)
+        self._walk(self.structure.inner, self._store_parts if self.structure.parts else self._store_root)
+
+    def _store_parts(self) -> None:
+        for part, place in self.structure.parts:
+            with part.operation.location:
+                tile.Store(value=self.reduced[defining_op(part.operand)], dest=self.buffers[part.result],
+                           **self._place((dim(self.structure.part), *place), self.guards))
 
     def _make_row(self, row: Staged) -> None:
         """Computes a row into memory of the program, for all its threads to read."""

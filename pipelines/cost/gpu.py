@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -228,16 +228,14 @@ class GpuPlan(Products):
         """One query: a group of lanes for each key, `KEYS_IN_FLIGHT` of them at once, clusters of blocks along the cache."""
         s, vector = self.structure, self._vector(d, cache)
         steps = s.extents[d].constant // vector
+        if s.extents[t].is_constant or s.part >= 0:
+            return self._online_parts(t, d, steps, vector, cache)
         lanes, long = next(n for n in (32, 16, 8, 4, 2, 1) if steps % n == 0), largest(s, t) >= LONG_CACHE
         lanes = lanes // 2 if long and lanes > 4 else lanes  # fewer shuffles a key, for more to combine in the end
         self.set(d, steps // lanes, lanes, vector)
-        for h in s.grid:
-            sizes = {atom.divisor for a in cache for atom, _ in a.offset.terms
-                     if isinstance(atom, FloorDiv) and atom.numerator == dim(h)}
-            if len(sizes) == 1 and largest(s, h) % min(sizes) == 0:
-                queries = [n for n in range(QUERIES, 0, -1) if min(sizes) % n == 0]
-                blocks = CLUSTER * prod(largest(s, a) for a in s.grid)
-                self.set(h, next((n for n in queries if not self._leaves_idle(blocks / n)), 1))
+        for h, queries in self._sharing(cache):
+            blocks = CLUSTER * prod(largest(s, a) for a in s.grid)
+            self.set(h, next((n for n in queries if not self._leaves_idle(blocks / n)), 1))
         programs = prod(-(-largest(s, h) // self.tile[h]) for h in s.grid)
         most = self.target.most_clustered if long else min(self.target.most_clustered, CLUSTER)
         clusters = [c for c in (16, CLUSTER, 4, 2, 1) if c <= most]
@@ -256,6 +254,26 @@ class GpuPlan(Products):
         self.set(t, KEYS_IN_FLIGHT, cluster * threads // lanes)
         self.cluster[t] = cluster
         return self.schedule(dot=True, ahead=True, resident=ONLINE_BLOCKS // threads)
+
+    def _sharing(self, cache: Sequence[Access]) -> Iterator[tuple[int, list[int]]]:
+        """Axes of queries that read the same keys, and how many of them one program may take, most first."""
+        s = self.structure
+        for h in s.grid:
+            sizes = {atom.divisor for a in cache for atom, _ in a.offset.terms
+                     if isinstance(atom, FloorDiv) and atom.numerator == dim(h)}
+            if len(sizes) == 1 and largest(s, h) % min(sizes) == 0:
+                yield h, [n for n in range(QUERIES, 0, -1) if min(sizes) % n == 0]
+
+    def _online_parts(self, t: int, d: int, steps: int, vector: int, cache: Sequence[Access]) -> Schedule:
+        """One block for each program of those that share a cache, or for what these have left."""
+        lanes = next(n for n in (32, 16, 8, 4, 2, 1) if steps % n == 0)
+        self.set(d, steps // lanes, lanes, vector)
+        for h, queries in self._sharing(cache):
+            self.set(h, queries[0])
+        threads, extent = ONLINE_THREADS[0] // lanes, self.structure.extents[t]
+        turn = min(-(-extent.constant // threads), 2 * KEYS_IN_FLIGHT) if extent.is_constant else KEYS_IN_FLIGHT
+        self.set(t, turn, threads)
+        return self.schedule(dot=True, ahead=True, resident=ONLINE_BLOCKS // ONLINE_THREADS[0])
 
     def _leaves_idle(self, blocks: float) -> bool:
         """Whether so many blocks are too few for the multiprocessors, or nearly all of them."""

@@ -35,6 +35,22 @@ class OnlineLoops(Reductions):
     """The loop of a chain: what it carries is mended whenever the maximum grows."""
 
     def _spans(self, axis: int, copies: int) -> list[Span]:
+        spans, structure = self._spans_of_all(axis, copies), self.structure
+        if structure.part < 0 or axis in structure.inner:
+            return spans
+        # Programs that share the loop take whole turns one after the other, and the last one what is left.
+        (start, most, size, guard), *left = spans
+        number, count = self.origin[structure.part], structure.extents[structure.part].constant
+        first = arith.addi(self._value_of(start), arith.muli(number, self._index(size)))
+        last = arith.cmpi(arith.CmpIPredicate.eq, number, self._index(count - 1))
+        rest = [(arith.select(last, self._value_of(begin), self._value_of(end)), end, step, masked)
+                for begin, end, step, masked in left]
+        return [(first, most, size * count, guard), *rest]
+
+    def _value_of(self, bound: Linear | int | ir.Value) -> ir.Value:
+        return bound if isinstance(bound, ir.Value) else self._value(linear(bound))
+
+    def _spans_of_all(self, axis: int, copies: int) -> list[Span]:
         extent, size, threads = self.structure.extents[axis], self.tiles[axis], self.schedule.axes[axis].threads
         if not self.structure.online or axis in self.structure.inner or extent.is_constant:
             return super()._spans(axis, copies)

@@ -90,7 +90,7 @@ class Reductions(Expressions):
         used = copies if not inner else 1
         for start, stop, step, guard in self._spans(axis, used):
             size = self.tiles[axis] = min(self.tiles[axis], step)
-            here = step // size
+            here = step // size if self.structure.part < 0 else 1  # what lies between is for other programs
             saved, guards = self.origin[axis], self.guards
             self.guards = guards + guard
             self.never = self._excluded_from(axis, guard)

@@ -59,6 +59,8 @@ def extents_of(value: ir.Value) -> tuple[Linear, ...]:
         return map_results(ir.AffineMapAttr(attributes[SHAPE]).value)
     if isinstance(owner, primop.Scatter):
         return tuple(linear(size) for size in ir.RankedTensorType(value.type).shape)
+    if isinstance(owner, primop.Part):
+        return linear(owner.count), *extents_of(owner.operand)
     space = primop.space_of(owner)
     dims = list(owner.dims) if isinstance(owner, primop.Sum | primop.Max) else []
     return tuple(e for i, e in enumerate(space) if i not in dims)

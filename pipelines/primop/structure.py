@@ -86,6 +86,8 @@ class Structure:
     staged: list[Staged] = field(default_factory=list)
     online: bool = False  # the one stage is a maximum and sums that use it, in one loop (see online_reductions.py)
     tf32: bool = False  # the module allows tensor cores to read f32 as TF32
+    parts: list[tuple[primop.Part, Index]] = field(default_factory=list)  # what programs that share a loop return, and where
+    part: int = -1  # the axis that numbers these programs
 
     @property
     def mended(self) -> bool:
@@ -148,8 +150,9 @@ def defining_op(value: ir.Value) -> Any:
 
 def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structure:
     """The structure of a kernel function; PassFailure where fusion joined what cannot share one."""
-    returned = list(body_of(function).operations)[-1].operands[0]
-    root = defining_op(returned)
+    returned = [defining_op(v) for v in list(body_of(function).operations)[-1].operands]
+    parts = [op for op in returned if isinstance(op, primop.Part)]
+    root = defining_op(parts[0].operand) if parts else returned[0]
     assert root is not None, "a kernel computes what it returns"
     if isinstance(root, REDUCTIONS):
         extents = list(extents_of(root.result))
@@ -164,7 +167,10 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
     order: list[ir.OpView] = []
     names: list[tuple[Linear, int]] = []
     mirrored: set[int] = set()
-    for op, views in _collect(root, root_point, ranges, order, names).items():
+    places = [(part, tuple(substitute(e, {Dim(d): x for d, x in enumerate(root_point)}) for e in map_results(part.map)))
+              for part in parts]
+    tops = [(defining_op(part.operand), place) for part, place in places] or [(root, root_point)]
+    for op, views in _collect(tops, ranges, order, names).items():
         flips = [[unflipped(e, constant_ranges(extents)) for e in view] for view in views]
         if len({tuple(e for e, _ in view) for view in flips}) > 1:
             raise PassFailure("a reduction is read through two different views in one kernel", op.operation.location)
@@ -207,6 +213,10 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
         raise PassFailure("an online chain shares its kernel with other reductions", root.operation.location)
     if not structure.extents:
         structure.extents, structure.grid = [linear(1)], [0]
+    if parts:
+        structure.parts, structure.part = places, len(structure.extents)
+        structure.extents.append(linear(parts[0].count))
+        structure.grid.append(structure.part)
     structure.staged = _staged(structure)
     structure.accesses = list(_accesses(structure))
     return structure
@@ -268,7 +278,7 @@ def _ranges(symbols: dict[str, tuple[int, int]], extents: Sequence[Linear]) -> R
 
 def _axes_of_root(root: ir.OpView, extents: list[Linear], symbols: dict[str, tuple[int, int]]) -> tuple[Index, list[Linear]]:
     """The root's dimensions in terms of axes, and the extents of these: a dimension that views take apart has two."""
-    views = _collect(root, whole_index(extents), _ranges(symbols, extents), [], [])
+    views = _collect([(root, whole_index(extents))], _ranges(symbols, extents), [], [])
     constant = constant_ranges(extents)
     flipped = [v for v in views.values() if any(unflipped(e, constant)[1] for view in v for e in view)]
     splits = next((s for v in flipped if (s := splits_of(v)) is not None), {})
@@ -283,9 +293,9 @@ def _axes_of_root(root: ir.OpView, extents: list[Linear], symbols: dict[str, tup
     return tuple(point), axes
 
 
-def _collect(root: ir.OpView, index: Index, ranges: Ranges, order: list[ir.OpView],
+def _collect(tops: Iterable[tuple[ir.OpView, Index]], ranges: Ranges, order: list[ir.OpView],
              names: list[tuple[Linear, int]]) -> dict[ir.OpView, list[Index]]:
-    """All views of the reductions below the root. `order` gets them, each after those that it needs."""
+    """All views of the reductions below some ops at some places. `order` gets them, each after those that it needs."""
     found: dict[ir.OpView, list[Index]] = {}
     constant: Ranges = {atom: bounds for atom, bounds in ranges.items() if isinstance(atom, Dim)}
 
@@ -311,7 +321,8 @@ def _collect(root: ir.OpView, index: Index, ranges: Ranges, order: list[ir.OpVie
         if isinstance(op, REDUCTIONS):
             order.append(op)
 
-    walk(root, index)
+    for top, place in tops:
+        walk(top, place)
     return found
 
 

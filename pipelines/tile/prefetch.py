@@ -68,8 +68,8 @@ def _pipeline(loop: scf.ForOp) -> None:
         old = loop.body
         with ir.InsertionPoint(longer.body):
             following = arith.addi(longer.induction_variable, loop.step)
-            inside = arith.minsi(following, arith.subi(loop.upperBound, loop.step))
-            nexts = [_copy(o, loop.induction_variable, following if _bounded(o, loop) else inside) for o in ahead]
+            nexts = [_copy(o, loop.induction_variable, following if _bounded(o, loop) else
+                           arith.minsi(following, arith.subi(loop.upperBound, _length(o, loop)))) for o in ahead]
             for before, after in zip(old.arguments, longer.body.arguments, strict=False):
                 before.replace_all_uses_with(after)
             for load, carried in zip(ahead, list(longer.inner_iter_args)[count:], strict=True):
@@ -118,6 +118,15 @@ def _fits(load: tile.Load, loop: scf.ForOp) -> bool:
     sizes = ir.MemRefType(load.source.type).shape
     return all(Dim(i) not in e.atoms() or (e == dim(i) and load.result.type.shape[i] <= size)
                for i in turn for e, size in zip(map_results(load.map), sizes, strict=True))
+
+
+def _length(load: tile.Load, loop: scf.ForOp) -> ir.Value:
+    """What a tile has along the loop: a step, or less where other programs take what is between."""
+    step = loop.step.owner
+    length = next(load.result.type.shape[i] for i, v in enumerate(load.origin) if v == loop.induction_variable)
+    if step.name == "arith.constant" and ir.IntegerAttr(step.attributes["value"]).value == length:
+        return loop.step
+    return arith.constant(ir.IndexType.get(), length)
 
 
 def _first(load: tile.Load, loop: scf.ForOp) -> ir.Value:
