@@ -143,6 +143,7 @@ class _GpuLowering(TensorCores):
         self.grid, self.symbols, self.table = grid, symbols, table
         self.weights: set[ir.Value] = set()
         self.held = False  # whether what is loaded now was there before the kernel
+        self.early = False  # whether it is read ahead of its use
         self.symbol_values: dict[str, ir.Value] = {}
 
     def add_tensor_map(self) -> ir.Value:
@@ -201,15 +202,19 @@ class _GpuLowering(TensorCores):
     def _lower_load(self, op: tile.Load | tile.Gather) -> Fragments:
         kind = self.fragment_type(self.layout(list(op.result.type.shape)), op.result.type.element_type)
         self.held = isinstance(op, tile.Load) and op.held is not None and (op.mask is None or _in_sixteens(kind))
-        fragments, self.held = super()._lower_load(op), False
+        self.early = isinstance(op, tile.Load) and self.schedule.ahead and _in_sixteens(kind) and \
+            not _is_shared(self.scalars[op.source]) and self.scalars[op.source] not in self.weights
+        fragments, self.held, self.early = super()._lower_load(op), False, False
         return fragments
 
     def load_when(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, flag: ir.Value) -> ir.Value | None:
-        """Only of what is held: another place, which would be read instead, may not be. What a tile repeats is read once."""
-        if not self.held:
+        """Of what is read ahead, which LLVM would move to where it is used, and of what is held: another place, which would be
+        read instead, may not be. What a tile repeats is read once."""
+        if not (self.held or self.early):
             return None
+        cache = kernel.Cache.HELD if self.held else kernel.Cache.PLAIN
         return self.remember(("when", buffer, *offset, flag), lambda: kernel.LoadGlobal(
-            cache=kernel.Cache.HELD, buffer=buffer, offset=self._at(offset), when=flag, result=kind).result)
+            cache=cache, buffer=buffer, offset=self._at(offset), when=flag, result=kind).result)
 
     def load(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type) -> ir.Value:
         if _is_shared(buffer):

@@ -76,10 +76,13 @@ CASES = {
 def test_programs_that_share_a_cache_find_what_one_would(name: str) -> None:
     """Lengths that leave programs without a row, at the edges of turns and of rounds of all programs, and the whole cache."""
     attention, artifact = CASES[name], compiled(CASES[name])
-    first, second = (k for k, _ in artifact.manifest.entries["main"].launches)
+    entry = artifact.manifest.entries["main"]
+    (first, used), (second, _) = entry.launches
     assert first == f"{second}_parts" and "cluster" not in artifact.files[f"{first}.ptx"].decode()
-    turn = 4 * 128 * 8 // attention.width if attention.dtype != "f32" else 4 * 128 * 4 // attention.width
-    for length in {1, 2, turn - 1, turn, turn + 1, 2 * turn + 3, attention.parts * turn, attention.parts * turn + 1, 5000, 8192}:
+    assert [entry.buffers[b].sizes[0] for b in used[3:]] == [attention.parts] * 3
+    turn = 4 * 128 * 8 // attention.width  # four keys of each group of threads, eight elements of a key a thread
+    all_of_them = attention.parts * turn
+    for length in sorted({1, 2, turn - 1, turn, turn + 1, 2 * turn + 3, all_of_them, all_of_them + 1, 5000, 8192}):
         if length <= attention.capacity:
             got, want, size = attention.run(artifact, length)
             bound = 2.0**-17 if attention.dtype == "f32" else 2.0**-7

@@ -41,7 +41,8 @@ class OnlineLoops(Reductions):
         # Programs that share the loop take whole turns one after the other, and the last one what is left.
         (start, most, size, guard), *left = spans
         number, count = self.origin[structure.part], structure.extents[structure.part].constant
-        first = arith.addi(self._value_of(start), arith.muli(number, self._index(size)))
+        own = arith.muli(number, self._index(size))
+        first = arith.addi(start, own) if isinstance(start, ir.Value) else own  # otherwise all begin at 0
         last = arith.cmpi(arith.CmpIPredicate.eq, number, self._index(count - 1))
         rest = [(arith.select(last, self._value_of(begin), self._value_of(end)), end, step, masked)
                 for begin, end, step, masked in left]

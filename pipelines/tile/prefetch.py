@@ -53,11 +53,12 @@ def _stores(op: ir.OpView) -> bool:
 def _pipeline(loop: scf.ForOp) -> None:
     inside = {r for o in loop.body.operations for r in o.results} | set(loop.inner_iter_args)
     loads = [o for o in loop.body.operations if isinstance(o, tile.Load) and not any(v in inside for v in o.operands)]
-    for load in loads:
-        if not any(_turns(load, m, loop) for m in (load.map, load.mask)):
-            _at(load.operation, loop.induction_variable, loop.lowerBound)
-            load.operation.move_before(loop.operation)
-    ahead = [o for o in loads if o.operation.parent == loop.operation and (_bounded(o, loop) or _fits(o, loop))]
+    same = [o for o in loads if not any(_turns(o, m, loop) for m in (o.map, o.mask))]
+    ahead = [o for o in loads if o not in same and (_bounded(o, loop) or _fits(o, loop))]
+    for load in same:
+        _at(load.operation, loop.induction_variable, loop.lowerBound)
+        load.operation.move_before(loop.operation)
+        _reuse(load)
     if not ahead:
         return
     with loop.operation.location, ir.InsertionPoint(_earliest(loop, ahead)):
@@ -89,6 +90,24 @@ def _turns(load: tile.Load, place: ir.AffineMap | None, loop: scf.ForOp) -> bool
     """Whether a map or mask of a load uses an origin that depends on the turn."""
     used = {a for e in map_results(place) for a in e.atoms()} if place is not None else set()
     return any(v == loop.induction_variable and Dim(i) in used for i, v in enumerate(load.origin))
+
+
+def _reuse(load: tile.Load) -> None:
+    """Takes what an earlier load has read, of the same place, if nothing is written in between."""
+    used = {a for place in (load.map, load.mask) if place is not None for e in map_results(place) for a in e.atoms()}
+
+    def place_of(op: tile.Load) -> tuple[object, ...]:
+        symbols = list(op.operands)[1 + op.map.n_dims:]
+        return (op.source, op.map, op.mask, op.result.type, *symbols, *(v for i, v in enumerate(op.origin) if Dim(i) in used))
+
+    for op in reversed(list(load.operation.block.operations)):
+        if op.operation.is_before_in_block(load.operation):
+            if isinstance(op, tile.Barrier) or _stores(op):
+                return
+            if isinstance(op, tile.Load) and place_of(op) == place_of(load):
+                load.result.replace_all_uses_with(op.result)
+                load.operation.erase()
+                return
 
 
 def _earliest(loop: scf.ForOp, loads: list[tile.Load]) -> ir.OpView:

@@ -78,6 +78,38 @@ func.func @whole(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel,
   return
 }
 
+// Of a loop whose steps are longer than its tiles, because other programs take what is between, the last turn reads the last
+// tile before the end.
+// CHECK-LABEL: func.func @shared(
+// CHECK-SAME: %[[X:[^:]*]]: memref<64xf32>
+// CHECK: %[[PROGRAM:.*]] = "tile.program_id"
+// CHECK: %[[OWN:.*]] = arith.muli %[[PROGRAM]], %c8
+// CHECK: %[[INSIDE:.*]] = arith.minsi %[[OWN]], %c56
+// CHECK-NEXT: %[[FIRST:.*]] = "tile.load"(%[[X]], %[[INSIDE]])
+// CHECK-NEXT: scf.for %[[K:.*]] = %[[OWN]] to %[[END:.*]] step %c32 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %[[FIRST]])
+// CHECK-NEXT: %[[FOLLOWING:.*]] = arith.addi %[[K]], %c32
+// CHECK-NEXT: %[[TILE:.*]] = arith.constant 8 : index
+// CHECK-NEXT: %[[LAST:.*]] = arith.subi %[[END]], %[[TILE]]
+// CHECK-NEXT: arith.minsi %[[FOLLOWING]], %[[LAST]]
+func.func @shared(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %program = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %c32 = arith.constant 32 : index
+  %turns = arith.divui %n, %c8 : index
+  %end = arith.muli %turns, %c8 : index
+  %own = arith.muli %program, %c8 : index
+  %zeros = arith.constant dense<0.0> : vector<8xf32>
+  %sum = scf.for %k = %own to %end step %c32 iter_args(%so_far = %zeros) -> vector<8xf32> {
+    %tile = "tile.load"(%x, %k) {map = affine_map<(k) -> (k)>} : (memref<64xf32>, index) -> vector<8xf32>
+    %more = arith.addf %so_far, %tile : vector<8xf32>
+    scf.yield %more : vector<8xf32>
+  }
+  "tile.store"(%sum, %y, %c0) {map = affine_map<(k) -> (k)>} : (vector<8xf32>, memref<8xf32>, index) -> ()
+  return
+}
+
 // The first tiles of a loop are read before the loops that precede it as well, so that they are there when those end: here
 // both loops' first tiles, one after the other, and the second loop starts with its own.
 // CHECK-LABEL: func.func @two_loops(
@@ -175,6 +207,35 @@ func.func @invariant(%x: memref<1xf32>, %y: memref<8xf32>) attributes {tile.kern
     scf.yield %more : vector<1xf32>
   }
   "tile.store"(%sum, %y, %c0) {map = affine_map<(k) -> (0)>} : (vector<1xf32>, memref<8xf32>, index) -> ()
+  return
+}
+
+// Of two loops that take the same tile, it is read once.
+// CHECK-LABEL: func.func @invariant_of_both(
+// CHECK: %[[TILE:.*]] = "tile.load"
+// CHECK-NOT: tile.load
+// CHECK: scf.for
+// CHECK: arith.addf %{{.*}}, %[[TILE]]
+// CHECK: scf.for
+// CHECK: arith.addf %{{.*}}, %[[TILE]]
+func.func @invariant_of_both(%x: memref<1xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c8 = arith.constant 8 : index
+  %half = arith.divui %n, %c2 : index
+  %zero = arith.constant dense<0.0> : vector<1xf32>
+  %sum = scf.for %k = %c0 to %half step %c8 iter_args(%so_far = %zero) -> vector<1xf32> {
+    %tile = "tile.load"(%x, %k) {map = affine_map<(k) -> (0)>} : (memref<1xf32>, index) -> vector<1xf32>
+    %more = arith.addf %so_far, %tile : vector<1xf32>
+    scf.yield %more : vector<1xf32>
+  }
+  %all = scf.for %k = %half to %n step %c8 iter_args(%so_far = %sum) -> vector<1xf32> {
+    %tile = "tile.load"(%x, %k) {map = affine_map<(k) -> (0)>} : (memref<1xf32>, index) -> vector<1xf32>
+    %more = arith.addf %so_far, %tile : vector<1xf32>
+    scf.yield %more : vector<1xf32>
+  }
+  "tile.store"(%all, %y, %c0) {map = affine_map<(k) -> (0)>} : (vector<1xf32>, memref<8xf32>, index) -> ()
   return
 }
 

@@ -195,6 +195,19 @@ func.func @reduction(%x: tensor<4x8xf32>, %flags: tensor<4x8xi1>) {
 
 // -----
 
+// Parts have the shape of what is shared, behind their number.
+func.func @part(%total: tensor<4xf32>) {
+  // expected-error@+1 {{'primop.part' op result must be 6 parts of tensor<4xf32>, but is tensor<5x4xf32>}}
+  %fewer = "primop.part"(%total) {count = 6 : i64, map = affine_map<(i) -> (i)>} : (tensor<4xf32>) -> tensor<5x4xf32>
+  // expected-error@+1 {{result must be 6 parts of tensor<4xf32>, but is tensor<6x4xf16>}}
+  %narrow = "primop.part"(%total) {count = 6 : i64, map = affine_map<(i) -> (i)>} : (tensor<4xf32>) -> tensor<6x4xf16>
+  // expected-error@+1 {{map must give 1 indices (the rank of its operand), but gives 2}}
+  %place = "primop.part"(%total) {count = 6 : i64, map = affine_map<(i) -> (i, i)>} : (tensor<4xf32>) -> tensor<6x4xf32>
+  return
+}
+
+// -----
+
 // Softmax is over one dimension of its space, of floats, and keeps the type.
 func.func @softmax(%x: tensor<4x8xf32>, %i: tensor<4x8xi32>) {
   // expected-error@+1 {{'primop.softmax' op dim must be below 2, but is 2}}

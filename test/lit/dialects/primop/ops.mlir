@@ -81,6 +81,14 @@ func.func @views(%one: tensor<f32>, %turned: tensor<8x?xf32>, %x: tensor<?x8xf32
   return
 }
 
+// Programs that share a reduction have a part each, along a new first dimension.
+// CHECK-LABEL: func.func @parts
+// CHECK: "primop.part"(%{{.*}}) {count = 6 : i64, map = affine_map<(d0, d1)[s0] -> (d0)>} : (tensor<?xf32>) -> tensor<6x?xf32>
+func.func @parts(%total: tensor<?xf32>) {
+  %parts = "primop.part"(%total) {count = 6 : i64, map = affine_map<(i, j)[n] -> (i)>} : (tensor<?xf32>) -> tensor<6x?xf32>
+  return
+}
+
 // Reductions drop the dimensions they name; softmax keeps its own.
 // CHECK-LABEL: func.func @reductions
 // CHECK: "primop.sum"(%{{.*}}) {dims = array<i64: 1>, {{.*}} -> tensor<?xf32>
