@@ -17,6 +17,7 @@ from .. import (
     test_device_sampling,
     test_online_rows,
     test_ptx_programs,
+    test_shared_chains,
     test_sliding_windows,
     test_staged_products,
     test_tensor_cores,
@@ -25,8 +26,8 @@ from .. import (
 
 gpu = find_gpu()
 pytestmark = pytest.mark.skipif(gpu is None, reason="no NVIDIA GPU on this machine")
-MODULES = (test_batch, test_device_sampling, test_online_rows, test_ptx_programs, test_sliding_windows, test_tensor_cores,
-           test_tf32)
+MODULES = (test_batch, test_device_sampling, test_online_rows, test_ptx_programs, test_shared_chains, test_sliding_windows,
+           test_tensor_cores, test_tf32)
 
 
 class RealGpu:
@@ -77,6 +78,7 @@ test_tf32_wgmma = test_tf32.test_a_product_by_wgmma_is_that_of_operands_cut_off
 test_tf32_mma = test_tf32.test_a_product_by_mma_is_that_of_operands_cut_off
 test_windows_of_one = test_sliding_windows.test_one_query_sees_its_window_and_nothing_else
 test_windows_of_many = test_sliding_windows.test_each_of_many_queries_sees_its_own_window
+test_shared_caches = test_shared_chains.test_programs_that_share_a_cache_find_what_one_would
 test_long_rows = test_online_rows.test_a_cluster_shares_a_row
 test_shapes_of_models = test_ptx_programs.test_the_shapes_of_models_compute_what_the_reference_says
 test_primops = test_ptx_programs.test_a_primop_alone_computes_what_the_reference_says
