@@ -15,6 +15,8 @@ from tilec.pipelines.cost.rates import (
     FEW_ROWS,
     FIXED_CYCLES,
     LOADS_IN_FLIGHT,
+    LONG_CACHE,
+    QUERIES,
     READ_BYTES,
     READ_CYCLES,
     REGISTERS,
@@ -30,12 +32,10 @@ GPU_THREADS = 256
 MOST_THREADS = 1024  # of one block
 CLUSTER = 8  # blocks: the portable limit
 ONE_BLOCK = 1 << 15  # elements that one block may walk alone
-QUERIES = 4  # heads of one group that share a read of the cache
 KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them
 ONLINE_THREADS = (128, 256)  # of a block that shares a cache: what they must combine in the end costs more than what is read
 ONLINE_BLOCKS = 3 * 128  # such threads that a multiprocessor has registers for
 MANY_QUERIES = 4096  # from which a third group of warps pays for higher tiles of small heads
-LONG_CACHE = 8192  # keys from which reading a cache takes longer than combining what was read
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 ROW_LOADS = 16  # 16-byte loads of one thread where a program makes a row first, which must pay for more of the matrix
 ELEMENTS_OF_A_TURN = 16  # of a long row that a thread takes between mending what it carries

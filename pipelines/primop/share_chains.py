@@ -22,6 +22,7 @@ from mlir.dialects import func
 
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, FloorDiv, Symbol, dim, identity, linear, make_map, map_results, range_of
+from tilec.pipelines.cost.rates import LONG_CACHE, QUERIES
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import ONLINE
 from tilec.pipelines.primop.online_reductions import Chain, match_power
@@ -30,7 +31,6 @@ from tilec.pipelines.primop.structure import Structure, analyse, defining_op
 
 FEWEST_PARTS = 16  # fewer programs than that make a cluster
 FEWEST_ROWS = 256  # of a full cache that a part shall have
-QUERIES = 4  # that read the same keys and that one program takes
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ShareChains(Pass):
     name = "primop-share-chains"
     anchor = "builtin.module"
     programs: int = 396
-    longest: int = 8192
+    longest: int = LONG_CACHE
 
     def run(self, op: ir.OpView) -> None:
         symbols = primop.symbol_ranges(op.operation)
