@@ -1,6 +1,8 @@
-"""ptxas keeps all values of the kernels that the compiler chooses in registers, and lets products run on.
+"""ptxas keeps all values of the kernels that the compiler chooses in registers, lets products run on, and keeps reads before
+the barriers that say that they have come.
 
-A spill is memory traffic that no cost model counted; a serialised product is one that waits where the code does not say so.
+A spill is memory traffic that no cost model counted; a serialised product is one that waits where the code does not say so; a
+read of another block that nobody has waited for may find that block gone.
 Models are the bench's, with the widths that real ones have, of which one layer has every kernel.
 """
 
@@ -17,9 +19,10 @@ from pathlib import Path
 import pytest
 
 from tilec.model_compiler import compile_model
+from tilec.runtime.artifact import Artifact
 from tilec.tools.bench.models import MODELS
 
-PTXAS = shutil.which("ptxas")
+PTXAS, NVDISASM = shutil.which("ptxas"), shutil.which("nvdisasm")
 # A model, a target and a type, and the lengths of prompts. Heads of 256 elements fill the registers of a thread, a row of
 # 18944 elements is no multiple of what a block reads, and f32 makes of every 16 bytes fewer elements.
 COMPILED = {
@@ -28,6 +31,11 @@ COMPILED = {
     "tinyllama-1.1b": ("sm_80", "f32", None),
 }
 KEPT = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
+
+
+def compiled(name: str) -> Artifact:
+    target, dtype, chunks = COMPILED[name]
+    return compile_model(replace(MODELS[name], layers=1), target, dtype, 2048, chunks=chunks, batch=8)
 
 
 def assembler_says(target: str, file: Path) -> str:
@@ -41,8 +49,7 @@ def assembler_says(target: str, file: Path) -> str:
 @pytest.mark.skipif(PTXAS is None, reason="ptxas is not on the path")
 @pytest.mark.parametrize("name", COMPILED)
 def test_no_kernel_spills_or_waits_for_its_products(name: str, tmp_path: Path) -> None:
-    target, dtype, chunks = COMPILED[name]
-    artifact = compile_model(replace(MODELS[name], layers=1), target, dtype, 2048, chunks=chunks, batch=8)
+    target, artifact = COMPILED[name][0], compiled(name)
     files = [tmp_path / file for file in artifact.files]
     for file in files:
         file.write_bytes(artifact.files[file.name])
@@ -51,3 +58,41 @@ def test_no_kernel_spills_or_waits_for_its_products(name: str, tmp_path: Path) -
     wrong = {file.name: text for file, text in said.items()
              if KEPT not in text or re.search(r"\(C75\d\d\)|serializ|ignored", text, re.IGNORECASE)}
     assert not wrong
+
+
+WIDTHS = {"": 1, ".64": 2, ".128": 4}  # of a memory access, in registers
+
+
+def registers(text: str, width: int = 1) -> set[int]:
+    """The registers that operands name: each and, of a wide access, those after it."""
+    return {int(n) + i for n in re.findall(r"\bR(\d+)\b", text) for i in range(width)}
+
+
+def overtaken(code: str) -> list[str]:
+    """The arrivals at a cluster's barrier before which nothing has waited for some read of another block."""
+    found, pending = [], set[int]()
+    for line in re.findall(r"/\*[0-9a-f]{4,}\*/ +([^;]*);", code):
+        opcode, _, operands = re.sub(r"^@!?U?P\w+ +", "", line.strip()).partition(" ")
+        width = WIDTHS[next((w for w in (".128", ".64") if w in opcode), "")]
+        if opcode.startswith("LD.E"):
+            pending |= registers(operands.split(",")[0], width)
+        elif opcode == "UCGABAR_ARV":
+            found += [line] if pending else []
+        else:  # an instruction waits for what it reads, and for what it writes anew
+            pending -= registers(operands, width if opcode.startswith(("ST", "LD")) else 1)
+    return found
+
+
+@pytest.mark.skipif(PTXAS is None or NVDISASM is None, reason="ptxas and nvdisasm are not both on the path")
+def test_what_a_block_reads_of_others_has_come_before_it_lets_them_go(tmp_path: Path) -> None:
+    """In attention, in products whose depth a cluster shares, and in the choice of a token, where only one thread needs it."""
+    assert PTXAS is not None and NVDISASM is not None
+    seen = set()
+    for name, text in compiled("gemma-3-4b-shape").files.items():
+        if b"ld.shared::cluster" in text:
+            (tmp_path / "kernel.ptx").write_bytes(text)
+            subprocess.run([PTXAS, "-arch=sm_90a", "kernel.ptx", "-o", "kernel.cubin"], cwd=tmp_path, check=True)
+            code = subprocess.run([NVDISASM, "kernel.cubin"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+            assert "LD.E" in code and "UCGABAR_ARV" in code and not overtaken(code), name
+            seen.add(name.removesuffix(".ptx"))
+    assert {"decode_layer_attention", "decode_head_argmax", "prefill_layer_output"} <= seen
