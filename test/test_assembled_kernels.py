@@ -23,19 +23,21 @@ from tilec.runtime.artifact import Artifact
 from tilec.tools.bench.models import MODELS
 
 PTXAS, NVDISASM = shutil.which("ptxas"), shutil.which("nvdisasm")
-# A model, a target and a type, and the lengths of prompts. Heads of 256 elements fill the registers of a thread, a row of
-# 18944 elements is no multiple of what a block reads, and f32 makes of every 16 bytes fewer elements.
+# A model, a target and a type, the lengths of prompts and the context. Heads of 256 elements fill the registers of a thread, a
+# row of 18944 elements is no multiple of what a block reads, f32 makes of every 16 bytes fewer elements, and a long cache is
+# shared by programs whose sums a second kernel adds up.
 COMPILED = {
-    "gemma-3-4b-shape": ("sm_90a", "bf16", (128, 2048)),
-    "qwen2.5-7b": ("sm_120a", "bf16", None),
-    "tinyllama-1.1b": ("sm_80", "f32", None),
+    "gemma-3-4b-shape": ("sm_90a", "bf16", (128, 2048), 2048),
+    "gemma-3-4b-shape, long": ("sm_90a", "bf16", (64,), 32768),
+    "qwen2.5-7b": ("sm_120a", "bf16", None, 2048),
+    "tinyllama-1.1b": ("sm_80", "f32", None, 2048),
 }
 KEPT = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
 
 
 def compiled(name: str) -> Artifact:
-    target, dtype, chunks = COMPILED[name]
-    return compile_model(replace(MODELS[name], layers=1), target, dtype, 2048, chunks=chunks, batch=8)
+    target, dtype, chunks, context = COMPILED[name]
+    return compile_model(replace(MODELS[name.split(",")[0]], layers=1), target, dtype, context, chunks=chunks, batch=8)
 
 
 def assembler_says(target: str, file: Path) -> str:

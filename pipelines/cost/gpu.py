@@ -271,8 +271,10 @@ class GpuPlan(Products):
         for h, queries in self._sharing(cache):
             self.set(h, queries[0])
         threads, extent = ONLINE_THREADS[0] // lanes, self.structure.extents[t]
-        turn = min(-(-extent.constant // threads), 2 * KEYS_IN_FLIGHT) if extent.is_constant else KEYS_IN_FLIGHT
-        self.set(t, turn, threads)
+        if extent.is_constant:  # what programs have left, of few heads: all of it at once where it fits
+            self.set(t, min(-(-extent.constant // threads), 2 * KEYS_IN_FLIGHT), threads)
+            return self.schedule(dot=True, ahead=True)
+        self.set(t, KEYS_IN_FLIGHT, threads)
         return self.schedule(dot=True, ahead=True, resident=ONLINE_BLOCKS // ONLINE_THREADS[0])
 
     def _leaves_idle(self, blocks: float) -> bool:

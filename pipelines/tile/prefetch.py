@@ -97,8 +97,8 @@ def _reuse(load: tile.Load) -> None:
     used = {a for place in (load.map, load.mask) if place is not None for e in map_results(place) for a in e.atoms()}
 
     def place_of(op: tile.Load) -> tuple[object, ...]:
-        symbols = list(op.operands)[1 + op.map.n_dims:]
-        return (op.source, op.map, op.mask, op.result.type, *symbols, *(v for i, v in enumerate(op.origin) if Dim(i) in used))
+        symbols, said = list(op.operands)[1 + op.map.n_dims:], {n: op.attributes[n] for n in op.attributes}
+        return (said, op.source, op.result.type, *symbols, *(v for i, v in enumerate(op.origin) if Dim(i) in used))
 
     for op in reversed(list(load.operation.block.operations)):
         if op.operation.is_before_in_block(load.operation):

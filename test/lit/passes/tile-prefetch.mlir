@@ -1,6 +1,7 @@
 // RUN: tilec-opt %s --pass-pipeline='builtin.module(tile-prefetch,tilec-dce)' | FileCheck %s
 
 #k = {name = "k", extent = affine_map<()[n] -> (n)>, layout = array<i64: 8, 1, 8, 1>, walk = "loop"}
+#p = {name = "p", extent = affine_map<()[n] -> (4)>, layout = array<i64: 1, 1, 1, 1>, walk = "grid"}
 
 module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
 module @kernels {
@@ -85,13 +86,13 @@ func.func @whole(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel,
 // CHECK: %[[PROGRAM:.*]] = "tile.program_id"
 // CHECK: %[[OWN:.*]] = arith.muli %[[PROGRAM]], %c8
 // CHECK: %[[INSIDE:.*]] = arith.minsi %[[OWN]], %c56
-// CHECK-NEXT: %[[FIRST:.*]] = "tile.load"(%[[X]], %[[INSIDE]])
+// CHECK-NEXT: %[[FIRST:.*]] = "tile.load"(%[[X]], %[[PROGRAM]], %[[INSIDE]])
 // CHECK-NEXT: scf.for %[[K:.*]] = %[[OWN]] to %[[END:.*]] step %c32 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %[[FIRST]])
 // CHECK-NEXT: %[[FOLLOWING:.*]] = arith.addi %[[K]], %c32
 // CHECK-NEXT: %[[TILE:.*]] = arith.constant 8 : index
 // CHECK-NEXT: %[[LAST:.*]] = arith.subi %[[END]], %[[TILE]]
 // CHECK-NEXT: arith.minsi %[[FOLLOWING]], %[[LAST]]
-func.func @shared(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
+func.func @shared(%x: memref<64xf32>, %y: memref<4x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#p, #k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
   %n = "tile.symbol"() {symbol = "n"} : () -> index
   %program = "tile.program_id"() {axis = 0 : i64} : () -> index
   %c0 = arith.constant 0 : index
@@ -100,13 +101,13 @@ func.func @shared(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel
   %turns = arith.divui %n, %c8 : index
   %end = arith.muli %turns, %c8 : index
   %own = arith.muli %program, %c8 : index
-  %zeros = arith.constant dense<0.0> : vector<8xf32>
-  %sum = scf.for %k = %own to %end step %c32 iter_args(%so_far = %zeros) -> vector<8xf32> {
-    %tile = "tile.load"(%x, %k) {map = affine_map<(k) -> (k)>} : (memref<64xf32>, index) -> vector<8xf32>
-    %more = arith.addf %so_far, %tile : vector<8xf32>
-    scf.yield %more : vector<8xf32>
+  %zeros = arith.constant dense<0.0> : vector<1x8xf32>
+  %sum = scf.for %k = %own to %end step %c32 iter_args(%so_far = %zeros) -> vector<1x8xf32> {
+    %tile = "tile.load"(%x, %program, %k) {map = affine_map<(p, k) -> (k)>} : (memref<64xf32>, index, index) -> vector<1x8xf32>
+    %more = arith.addf %so_far, %tile : vector<1x8xf32>
+    scf.yield %more : vector<1x8xf32>
   }
-  "tile.store"(%sum, %y, %c0) {map = affine_map<(k) -> (k)>} : (vector<8xf32>, memref<8xf32>, index) -> ()
+  "tile.store"(%sum, %y, %program, %c0) {map = affine_map<(p, k) -> (p, k)>} : (vector<1x8xf32>, memref<4x8xf32>, index, index) -> ()
   return
 }
 
