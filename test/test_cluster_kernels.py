@@ -59,7 +59,7 @@ def attend(text: str, name: str, grid: int, dtype: str, context: int, head_dim: 
     ],
 )
 def test_attention_over_a_cluster_is_that_of_numpy(dtype: str, context: int, head_dim: int, lengths: list[int]) -> None:
-    text, name, grid = attention(dtype, context, head_dim, leave_out=("primop-share-chains",))
+    text, name, grid = attention(dtype, context, head_dim)
     assert f".reqnctapercluster {16 if context > 4096 else 8}" in text and "ld.shared::cluster" in text
     for length in lengths:
         got, expected = attend(text, name, grid, dtype, context, head_dim, length)

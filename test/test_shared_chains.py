@@ -65,10 +65,10 @@ def compiled(attention: Attention, leave_out: tuple[str, ...] = ()) -> Artifact:
 
 
 CASES = {
-    "groups of four": Attention("bf16", 8, 2, 128, 8192, 32),
-    "groups of two in f32": Attention("f32", 4, 2, 16, 8192, 32),
-    "groups of seven, each head by itself": Attention("f16", 7, 1, 64, 8192, 32),
-    "as many parts as a head is wide": Attention("f32", 2, 2, 32, 8192, 24),
+    "groups of four": Attention("bf16", 8, 2, 128, 16384, 64),
+    "groups of two in f32": Attention("f32", 4, 2, 16, 16384, 64),
+    "groups of seven, each head by itself": Attention("f16", 7, 1, 128, 16384, 56),
+    "as many parts as a head is wide": Attention("f32", 2, 2, 64, 16384, 56),
 }
 
 
@@ -82,7 +82,7 @@ def test_programs_that_share_a_cache_find_what_one_would(name: str) -> None:
     assert [entry.buffers[b].sizes[0] for b in used[3:]] == [attention.parts] * 3
     turn = 4 * 128 * 8 // attention.width  # four keys of each group of threads, eight elements of a key a thread
     all_of_them = attention.parts * turn
-    for length in sorted({1, 2, turn - 1, turn, turn + 1, 2 * turn + 3, all_of_them, all_of_them + 1, 5000, 8192}):
+    for length in sorted({1, 2, turn - 1, turn, turn + 1, 2 * turn + 3, all_of_them, all_of_them + 1, 5000, 16384}):
         if length <= attention.capacity:
             got, want, size = attention.run(artifact, length)
             bound = 2.0**-17 if attention.dtype == "f32" else 2.0**-7
@@ -93,14 +93,14 @@ def test_one_kernel_is_left_where_the_pass_is_left_out_or_has_nothing_to_gain() 
     shared = CASES["groups of four"]
     assert len(compiled(shared).manifest.entries["main"].launches) == 2
     assert len(compiled(shared, (SHARED,)).manifest.entries["main"].launches) == 1
-    assert len(compiled(Attention("bf16", 8, 2, 128, 4096, 1)).manifest.entries["main"].launches) == 1
+    assert len(compiled(Attention("bf16", 8, 2, 128, 8192, 1)).manifest.entries["main"].launches) == 1
 
 
 def test_a_model_with_a_long_cache_decodes_what_it_decodes_without_the_pass() -> None:
-    config = ModelConfig(96, 64, 96, 2, 4, 2, 16, 1e-5, 1e4, 8192, True)
+    config = ModelConfig(96, 64, 96, 2, 4, 2, 16, 1e-5, 1e4, 16384, True)
     logits = []
     for left in ((), (SHARED,)):
-        artifact = compile_model(config, "sm_90a", "f32", 8192, leave_out=left)
+        artifact = compile_model(config, "sm_90a", "f32", 16384, leave_out=left)
         rng = np.random.default_rng(3)
         weights = {n: rng.standard_normal(w.sizes or w.shape).astype("f4") / 8 for n, w in artifact.manifest.weights.items()}
         simulated = SimulatedGpu(artifact, weights)

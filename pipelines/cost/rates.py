@@ -13,6 +13,7 @@ EXCHANGE_CYCLES, EXCHANGED_BYTES = 2000, 16  # of blocks that meet, and that a b
 LOADS_IN_FLIGHT = 4  # 16-byte loads of one thread that hide the latency of memory
 QUERIES = 4  # heads of one group that share a read of the cache
 LONG_CACHE = 8192  # keys from which reading a cache takes longer than combining what was read
+SHARED_CACHE = 2 * LONG_CACHE  # and from which it gains more than a launch if all multiprocessors share it
 FEW_ROWS = 8  # up to here a product takes the time of reading its matrix
 TILE_DEPTH = 64  # 16-bit elements along the reduced axis, half as many of f32: 128 bytes, the span of a swizzle
 

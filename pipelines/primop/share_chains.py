@@ -22,7 +22,7 @@ from mlir.dialects import func
 
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, FloorDiv, Symbol, dim, identity, linear, make_map, map_results, range_of
-from tilec.pipelines.cost.rates import LONG_CACHE, QUERIES
+from tilec.pipelines.cost.rates import QUERIES, SHARED_CACHE
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import ONLINE
 from tilec.pipelines.primop.online_reductions import Chain, match_power
@@ -40,7 +40,7 @@ class ShareChains(Pass):
     name = "primop-share-chains"
     anchor = "builtin.module"
     programs: int = 396
-    longest: int = LONG_CACHE
+    longest: int = SHARED_CACHE
 
     def run(self, op: ir.OpView) -> None:
         symbols = primop.symbol_ranges(op.operation)

@@ -1,5 +1,5 @@
 // RUN: tilec-opt %s --pass-pipeline='builtin.module( \
-// RUN:   primop-decompose-softmax, primop-fold-scales, primop-online-reductions, primop-fuse, primop-share-chains{programs=48}, \
+// RUN:   primop-decompose-softmax, primop-fold-scales, primop-online-reductions, primop-fuse, primop-share-chains{programs=48 longest=8192}, \
 // RUN:   convert-primop-to-tile{target=sm_90a}, tilec-cse, tilec-dce)' \
 // RUN: | FileCheck %s
 
