@@ -12,6 +12,7 @@ from mlir import ir
 
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Atom, Dim, FloorDiv, Linear, Mod, Symbol, map_results
+from tilec.pipelines.launches import binding_of
 from tilec.pipelines.primop.outline import body_of, callee_of, extents_of, functions
 from tilec.pipelines.primop.structure import capacity
 from tilec.runtime.artifact import Buffer, Entry, State, Weight
@@ -100,7 +101,7 @@ class _EntryPlanner:
         name = callee_of(call)
         passed = [values[v] for v in call.operands]
         if name in self.kernels:
-            binding, results = self._binding(name, len(passed))
+            binding, results = binding_of(self.table[name], self.kernels[name], len(passed))
             fresh = {}
             for r, result in enumerate(call.results):
                 if -1 - r in binding:
@@ -118,20 +119,6 @@ class _EntryPlanner:
                 self._call(op, inner)
             elif op.operation.name == "func.return":
                 values.update(zip(call.results, (inner[v] for v in op.operands), strict=True))
-
-    def _binding(self, name: str, operands: int) -> tuple[list[int], list[int]]:
-        """For each kernel argument an operand's number or -1 - r for the memory of result r; for each result its argument.
-
-        A merged launch says so itself. Otherwise the arguments are the operands, followed by the result unless it is
-        written in place.
-        """
-        declared = self.table[name]
-        if "tile.binding" in declared.attributes:
-            return (list(ir.DenseI64ArrayAttr(declared.attributes["tile.binding"])),
-                    list(ir.DenseI64ArrayAttr(declared.attributes["tile.results"])))
-        roles = [ir.StringAttr(a).value for a in ir.ArrayAttr(self.kernels[name].attributes["tile.arguments"])]
-        in_place = len(roles) == operands
-        return [*range(operands), *([] if in_place else [-1])], [roles.index("write")]
 
     def _place(self) -> int:
         """Gives every temporary an offset, largest first, at the lowest place free during its life."""

@@ -21,6 +21,7 @@ from tilec.pipelines.cost_model import LOG, choose_schedules
 from tilec.pipelines.emit.expressions import INDEX_DTYPE
 from tilec.pipelines.emit.online_rows import OnlineRows
 from tilec.pipelines.emit.reductions import is_one_turn
+from tilec.pipelines.launches import bind
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import REDUCTIONS
 from tilec.pipelines.primop.outline import extents_of, functions, kind_of
@@ -69,8 +70,7 @@ def _declare(function: ir.OpView) -> None:
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     operands, results = len(kind.inputs), len(kind.results)
     if results > 1:  # each has memory of its own, behind the operands
-        declared.attributes["tile.binding"] = ir.DenseI64ArrayAttr.get([*range(operands), *(-1 - r for r in range(results))])
-        declared.attributes["tile.results"] = ir.DenseI64ArrayAttr.get([operands + r for r in range(results)])
+        bind(declared, [*range(operands), *(-1 - r for r in range(results))], [operands + r for r in range(results)])
     function.operation.erase()
 
 

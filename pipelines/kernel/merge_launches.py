@@ -14,13 +14,12 @@ from mlir.dialects import affine, arith, func, gpu, scf
 
 from tilec.dialects import kernel, primop
 from tilec.dialects.index_expr import Linear, linear, make_map, map_results
-from tilec.pipelines.launches import MOST_TOGETHER, independent_calls
+from tilec.pipelines.launches import MOST_TOGETHER, bind, binding_of, independent_calls
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, callee_of, fresh_name, functions
 
 GRID, BLOCK, ROLES, RESIDENT, CLUSTER = "kernel.grid", "kernel.block", "tile.arguments", "kernel.resident", "kernel.cluster"
 MAPS = "kernel.tensor_maps"
-BINDING, RESULTS = "tile.binding", "tile.results"
 
 
 @dataclass(frozen=True)
@@ -117,29 +116,23 @@ class _Merger:
         return name
 
     def _declare(self, name: str, calls: list[ir.OpView], kernels: list[ir.OpView], declared: list[ir.OpView]) -> None:
-        """The signature on tensors, and how kernel arguments relate to operands and results (see `plan.py`)."""
+        """The signature on tensors, and how kernel arguments relate to operands and results (see `launches.py`)."""
         binding: list[int] = []
         results: list[int] = []
         operands = 0
-        for call, k in zip(calls, kernels, strict=True):
-            roles = [ir.StringAttr(a).value for a in ir.ArrayAttr(k.attributes[ROLES])]
-            base = len(binding)
-            own = list(range(operands, operands + len(call.operands)))
-            if len(roles) == len(own):  # in place
-                results.append(base + roles.index("write"))
-                binding += own
-            else:
-                binding += [*own, -1 - len(results)]
-                results.append(len(binding) - 1)
-            operands += len(own)
+        for call, k, d in zip(calls, kernels, declared, strict=True):
+            own, made = binding_of(d, k, len(call.operands))
+            arguments, before = len(binding), len(results)
+            binding += [operands + b if b >= 0 else b - before for b in own]
+            results += [arguments + r for r in made]
+            operands += len(call.operands)
         with ir.InsertionPoint(self.module):
             function = func.FuncOp(name, ([v.type for c in calls for v in c.operands],
                                           [r.type for c in calls for r in c.results]), visibility="private")
         for attribute in ("arg_attrs", "res_attrs"):
             described = [a for d in declared for a in ir.ArrayAttr(d.attributes[attribute])]
             function.attributes[attribute] = ir.ArrayAttr.get(described)
-        function.attributes[BINDING] = ir.DenseI64ArrayAttr.get(binding)
-        function.attributes[RESULTS] = ir.DenseI64ArrayAttr.get(results)
+        bind(function, binding, results)
 
     def _body(self, buffers: list[ir.Value], table: ir.Value, maps: list[ir.Value], kernels: list[ir.OpView],
               counts: list[Linear]) -> None:
