@@ -61,11 +61,9 @@ def _stream(op: ir.OpView) -> ir.Value:
     """A 16-byte load with cache hints, which only assembly can say; `volatile` keeps it above the wait it was put before."""
     word, kind = ir.IntegerType.get_signless(32), op.results[0].type
     address = address_of(op.buffer, op.offset, element_of(kind))
-    struct = ir.Type.parse("!llvm.struct<(i32, i32, i32, i32)>")
-    loaded = llvm.inline_asm(struct, [address], "ld.global.L1::no_allocate.L2::256B.v4.b32 {$0, $1, $2, $3}, [$4];",
+    loaded = llvm.inline_asm(_struct(4, word), [address], "ld.global.L1::no_allocate.L2::256B.v4.b32 {$0, $1, $2, $3}, [$4];",
                              "=r,=r,=r,=r,l,~{memory}", has_side_effects=True, asm_dialect=0)
-    words = [llvm.extractvalue(word, loaded, ir.DenseI64ArrayAttr.get([i])) for i in range(4)]
-    return vector.bitcast(kind, vector.from_elements(ir.VectorType.get([4], word), words))
+    return vector.bitcast(kind, vector.from_elements(ir.VectorType.get([4], word), _members(loaded, 4, word)))
 
 
 def _load_when(op: ir.OpView) -> ir.Value:
@@ -74,14 +72,13 @@ def _load_when(op: ir.OpView) -> ir.Value:
     if width_of(kind) % 16:
         raise PassFailure(f"under a condition 16 bytes are read at once, not {kind}", op.operation.location)
     address = address_of(op.buffer, op.offset, element_of(kind))
-    struct = ir.Type.parse("!llvm.struct<(i32, i32, i32, i32)>")
     words = []
     for start in range(0, width_of(kind), 16):
         loaded = llvm.inline_asm(
-            struct, [address, op.when], "mov.b32 $0, 0; mov.b32 $1, 0; mov.b32 $2, 0; mov.b32 $3, 0; "
+            _struct(4, word), [address, op.when], "mov.b32 $0, 0; mov.b32 $1, 0; mov.b32 $2, 0; mov.b32 $3, 0; "
             f"@$5 ld.global.v4.b32 {{$0, $1, $2, $3}}, [$4+{start}];",
             "=&r,=&r,=&r,=&r,l,b,~{memory}", has_side_effects=True, asm_dialect=0)
-        words += [llvm.extractvalue(word, loaded, ir.DenseI64ArrayAttr.get([i])) for i in range(4)]
+        words += _members(loaded, 4, word)
     return vector.bitcast(kind, vector.from_elements(ir.VectorType.get([len(words)], word), words))
 
 
@@ -201,12 +198,12 @@ def _load_remote(op: ir.OpView) -> ir.Value:
     if not isinstance(kind, ir.VectorType):
         return llvm.inline_asm(kind, [remote], f"ld.shared::cluster.b{8 * size} $0, [$1];", f"{register},r,~{{memory}}",
                                has_side_effects=True, asm_dialect=0)
-    four = ir.Type.parse(f"!llvm.struct<({', '.join([str(element)] * 4)})>")
+    four = _struct(4, element)
     parts = []
     for start in range(0, kind.shape[0], 4):
         loaded = llvm.inline_asm(four, [remote], f"ld.shared::cluster.v4.b32 {{$0, $1, $2, $3}}, [$4+{4 * start}];",
                                  ",".join([register] * 4) + ",r,~{memory}", has_side_effects=True, asm_dialect=0)
-        parts += [llvm.extractvalue(element, loaded, ir.DenseI64ArrayAttr.get([i])) for i in range(4)]
+        parts += _members(loaded, 4, element)
     return vector.from_elements(kind, parts)
 
 
@@ -232,10 +229,8 @@ def _warp_reduce(op: ir.OpView) -> ir.Value:
             return nvvm.shfl_sync(v.type, everyone, v, step, clamp, nvvm.ShflKind.bfly)
 
         if width_of(kind) == 8:  # two words
-            halves = ir.VectorType.get([2], word)
-            words = llvm.bitcast(halves, value)
-            parts = [shuffled(vector.extract(words, [], [i])) for i in (0, 1)]
-            other = llvm.bitcast(kind, vector.from_elements(halves, parts))
+            parts = [shuffled(w) for w in _words(value)]
+            other = llvm.bitcast(kind, vector.from_elements(ir.VectorType.get([2], word), parts))
         else:
             other = shuffled(value)
         value = combine(value, other)
@@ -263,9 +258,9 @@ def _load_matrix(op: ir.OpView) -> list[ir.Value]:
     word = ir.IntegerType.get_signless(32)
     address = address_of(op.buffer, op.offset, ir.F16Type.get())
     layout = nvvm.MMALayout.col if op.transposed else nvvm.MMALayout.row
-    read = nvvm.ldmatrix(ir.Type.parse("!llvm.struct<(i32, i32, i32, i32)>"), address, 4, layout,
+    read = nvvm.ldmatrix(_struct(4, word), address, 4, layout,
                          ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"), nvvm.LdStMatrixEltType.B16)
-    return [llvm.extractvalue(word, read, ir.DenseI64ArrayAttr.get([i])) for i in range(4)]
+    return _members(read, 4, word)
 
 
 @rule(kernel.CopyAsync)
@@ -390,12 +385,13 @@ def _wgmma(op: ir.OpView) -> list[ir.Value]:
     return _members(total, count)
 
 
-def _struct(count: int) -> ir.Type:
-    return ir.Type.parse(f"!llvm.struct<({', '.join(['f32'] * count)})>")
+def _struct(count: int, element: object = "f32") -> ir.Type:
+    return ir.Type.parse(f"!llvm.struct<({', '.join([str(element)] * count)})>")
 
 
-def _members(struct: ir.Value, count: int) -> list[ir.Value]:
-    return [llvm.extractvalue(ir.F32Type.get(), struct, ir.DenseI64ArrayAttr.get([i])) for i in range(count)]
+def _members(struct: ir.Value, count: int, element: ir.Type | None = None) -> list[ir.Value]:
+    kind = element or ir.F32Type.get()
+    return [llvm.extractvalue(kind, struct, ir.DenseI64ArrayAttr.get([i])) for i in range(count)]
 
 
 @rule(kernel.WgmmaWait)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tilec.pipelines.cost.gpu import SHARING_BLOCKS
 from tilec.pipelines.cpu.expand_math import ExpandMath
 from tilec.pipelines.cse import Cse
 from tilec.pipelines.dce import Dce
@@ -59,8 +60,6 @@ PRIMOP: tuple[Entry, ...] = (
     ShareChains(),  # last, as it makes two kernels of one that others still look for
 )
 
-
-SHARING_BLOCKS = 3  # of a multiprocessor, among which the loop of a chain is shared
 
 # What makes programs faster and not possible: each may be left out, to see what it buys.
 OPTIONAL = (

@@ -8,6 +8,7 @@ Models are the bench's, with the widths that real ones have, of which one layer 
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -35,6 +36,7 @@ COMPILED = {
 KEPT = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
 
 
+@functools.cache
 def compiled(name: str) -> Artifact:
     target, dtype, chunks, context = COMPILED[name]
     return compile_model(replace(MODELS[name.split(",")[0]], layers=1), target, dtype, context, chunks=chunks, batch=8)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from tilec.dialects import primop
-from tilec.dialects.index_expr import Dim, FloorDiv, dim, linear
+from tilec.dialects.index_expr import Dim, linear
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.cost.plan import contraction_operands, largest, roles_of
+from tilec.pipelines.cost.plan import cache_of, contraction_operands, largest, queries_of_a_key, roles_of
 from tilec.pipelines.cost.products import MOST_STAGES, Products, bytes_of, width_of
 from tilec.pipelines.cost.rates import (
     FEW_ROWS,
     FIXED_CYCLES,
     LOADS_IN_FLIGHT,
     LONG_CACHE,
-    QUERIES,
     READ_BYTES,
     READ_CYCLES,
     REGISTERS,
@@ -35,6 +34,7 @@ ONE_BLOCK = 1 << 15  # elements that one block may walk alone
 KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them
 ONLINE_THREADS = (128, 256)  # of a block that shares a cache: what they must combine in the end costs more than what is read
 ONLINE_BLOCKS = 3 * 128  # such threads that a multiprocessor has registers for
+SHARING_BLOCKS = ONLINE_BLOCKS // ONLINE_THREADS[0]  # of a multiprocessor where all of them share a cache
 MANY_QUERIES = 4096  # from which a third group of warps pays for higher tiles of small heads
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 ROW_LOADS = 16  # 16-byte loads of one thread where a program makes a row first, which must pay for more of the matrix
@@ -209,9 +209,7 @@ class GpuPlan(Products):
         Queries that read the same keys are one tile, so that a key is loaded once for all of them.
         """
         s = self.structure
-        t = s.stages[0][0].axes[0]
-        inner = {Dim(a) for a in s.inner}  # along which keys and values vary, and a mask does not
-        cache = [a for a in s.accesses if Dim(t) in a.offset.atoms() and inner & a.offset.atoms() and not a.store]
+        t, cache, inner = s.stages[0][0].axes[0], cache_of(s), {Dim(a) for a in s.inner}
         d = next((a for a in s.inner if self.contiguous(cache, (a, 2))), None)
         shared = {atom for a in cache for atom in a.offset.atoms()}
         rows = [a for a in s.grid if s.extents[a] != linear(1) and Dim(a) not in shared]
@@ -233,7 +231,7 @@ class GpuPlan(Products):
         lanes, long = next(n for n in (32, 16, 8, 4, 2, 1) if steps % n == 0), largest(s, t) >= LONG_CACHE
         lanes = lanes // 2 if long and lanes > 4 else lanes  # fewer shuffles a key, for more to combine in the end
         self.set(d, steps // lanes, lanes, vector)
-        for h, queries in self._sharing(cache):
+        for h, queries in queries_of_a_key(s, cache):
             blocks = CLUSTER * prod(largest(s, a) for a in s.grid)
             self.set(h, next((n for n in queries if not self._leaves_idle(blocks / n)), 1))
         programs = prod(-(-largest(s, h) // self.tile[h]) for h in s.grid)
@@ -255,27 +253,18 @@ class GpuPlan(Products):
         self.cluster[t] = cluster
         return self.schedule(dot=True, ahead=True, resident=ONLINE_BLOCKS // threads)
 
-    def _sharing(self, cache: Sequence[Access]) -> Iterator[tuple[int, list[int]]]:
-        """Axes of queries that read the same keys, and how many of them one program may take, most first."""
-        s = self.structure
-        for h in s.grid:
-            sizes = {atom.divisor for a in cache for atom, _ in a.offset.terms
-                     if isinstance(atom, FloorDiv) and atom.numerator == dim(h)}
-            if len(sizes) == 1 and largest(s, h) % min(sizes) == 0:
-                yield h, [n for n in range(QUERIES, 0, -1) if min(sizes) % n == 0]
-
     def _online_parts(self, t: int, d: int, steps: int, vector: int, cache: Sequence[Access]) -> Schedule:
         """One block for each program of those that share a cache, or for what these have left."""
         lanes = next(n for n in (32, 16, 8, 4, 2, 1) if steps % n == 0)
         self.set(d, steps // lanes, lanes, vector)
-        for h, queries in self._sharing(cache):
+        for h, queries in queries_of_a_key(self.structure, cache):
             self.set(h, queries[0])
         threads, extent = ONLINE_THREADS[0] // lanes, self.structure.extents[t]
         if extent.is_constant:  # what programs have left, of few heads: all of it at once where it fits
             self.set(t, min(-(-extent.constant // threads), 2 * KEYS_IN_FLIGHT), threads)
             return self.schedule(dot=True, ahead=True)
         self.set(t, KEYS_IN_FLIGHT, threads)
-        return self.schedule(dot=True, ahead=True, resident=ONLINE_BLOCKS // ONLINE_THREADS[0])
+        return self.schedule(dot=True, ahead=True, resident=SHARING_BLOCKS)
 
     def _leaves_idle(self, blocks: float) -> bool:
         """Whether so many blocks are too few for the multiprocessors, or nearly all of them."""

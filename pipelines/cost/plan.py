@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeVar
@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 from mlir import ir
 
 from tilec.dialects import primop
-from tilec.dialects.index_expr import Dim, linear, range_of
+from tilec.dialects.index_expr import Dim, FloorDiv, dim, linear, range_of
 from tilec.dialects.schedule import Axis, Schedule
+from tilec.pipelines.cost.rates import QUERIES
 from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous, is_row, operand_index
 
 T = TypeVar("T")
@@ -40,6 +41,21 @@ def nearly_best(timed: Iterable[tuple[float, Any]], within: float, preference: C
     estimates cannot tell apart."""
     ordered = sorted(timed)
     return sorted(ordered, key=lambda x: (0, preference(x[1])) if x[0] < within * ordered[0][0] else (1,))
+
+
+def cache_of(structure: Structure) -> list[Access]:
+    """What a chain reads of keys and values: what varies along its loop and, unlike a mask, along a head."""
+    loop, head = Dim(structure.stages[0][0].axes[0]), {Dim(a) for a in structure.inner}
+    return [a for a in structure.accesses if loop in a.offset.atoms() and head & a.offset.atoms() and not a.store]
+
+
+def queries_of_a_key(structure: Structure, cache: Sequence[Access]) -> Iterator[tuple[int, list[int]]]:
+    """Axes of queries that read the same keys, and how many of them one program may take, most first."""
+    for h in structure.grid:
+        sizes = {atom.divisor for a in cache for atom, _ in a.offset.terms
+                 if isinstance(atom, FloorDiv) and atom.numerator == dim(h)}
+        if len(sizes) == 1 and largest(structure, h) % min(sizes) == 0:
+            yield h, [n for n in range(QUERIES, 0, -1) if min(sizes) % n == 0]
 
 
 def contraction_operands(structure: Structure, reduction: Reduction) -> tuple[list[Access], list[Access]]:

@@ -44,12 +44,9 @@ class OnlineLoops(Reductions):
         own = arith.muli(number, self._index(size))
         first = arith.addi(start, own) if isinstance(start, ir.Value) else own  # otherwise all begin at 0
         last = arith.cmpi(arith.CmpIPredicate.eq, number, self._index(count - 1))
-        rest = [(arith.select(last, self._value_of(begin), self._value_of(end)), end, step, masked)
+        rest = [(arith.select(last, self._bound(begin), self._bound(end)), end, step, masked)
                 for begin, end, step, masked in left]
         return [(first, most, size * count, guard), *rest]
-
-    def _value_of(self, bound: Linear | int | ir.Value) -> ir.Value:
-        return bound if isinstance(bound, ir.Value) else self._value(linear(bound))
 
     def _spans_of_all(self, axis: int, copies: int) -> list[Span]:
         extent, size, threads = self.structure.extents[axis], self.tiles[axis], self.schedule.axes[axis].threads

@@ -90,7 +90,7 @@ class Reductions(Expressions):
         used = copies if not inner else 1
         for start, stop, step, guard in self._spans(axis, used):
             size = self.tiles[axis] = min(self.tiles[axis], step)
-            here = step // size if self.structure.part < 0 else 1  # what lies between is for other programs
+            here = min(step // size, used)  # what else lies in a step is for other programs
             saved, guards = self.origin[axis], self.guards
             self.guards = guards + guard
             self.never = self._excluded_from(axis, guard)
@@ -103,8 +103,7 @@ class Reductions(Expressions):
             elif is_one_turn(start, stop, step):
                 values = self._steps(stage, axis, inner, values, saved, here, copies)
             else:
-                bounds = [b if isinstance(b, ir.Value) else self._value(linear(b)) for b in (start, stop)]
-                loop = scf.ForOp(*bounds, self._index(step), values)
+                loop = scf.ForOp(self._bound(start), self._bound(stop), self._index(step), values)
                 with ir.InsertionPoint(loop.body):
                     scf.YieldOp(self._steps(stage, axis, inner, list(loop.inner_iter_args), loop.induction_variable, here,
                                             copies))
@@ -113,6 +112,9 @@ class Reductions(Expressions):
             self.memo = self.memo if one_turn else {}
             self.tiles[axis] = self.schedule.axes[axis].tile
         return values
+
+    def _bound(self, bound: Linear | int | ir.Value) -> ir.Value:
+        return bound if isinstance(bound, ir.Value) else self._value(linear(bound))
 
     def _steps(self, stage: list[Reduction], axis: int, inner: list[int], values: list[ir.Value], base: ir.Value,
                here: int, copies: int) -> list[ir.Value]:

@@ -82,6 +82,14 @@ def _module_of(op: ir.OpView) -> ir.Operation:
     return parent
 
 
+def described(value: ir.Value, symbols: int, kind: str | None = None) -> ir.Attribute:
+    """What a function says of an argument or a result."""
+    entries: dict[str, ir.Attribute] = {SHAPE: ir.AffineMapAttr.get(make_map(0, symbols, extents_of(value)))}
+    if kind is not None:
+        entries[KIND] = ir.StringAttr.get(kind)
+    return ir.DictAttr.get(entries)
+
+
 def outline(module: ir.OpView | ir.Operation, name: str, ops: Sequence[ir.OpView], results: Sequence[ir.Value],
             before: ir.OpView, marker: str, location: ir.Location) -> ir.OpView:
     """Copies `ops` (in order) into a new function `name` that returns `results`, and calls it before `before`.
@@ -97,18 +105,12 @@ def outline(module: ir.OpView | ir.Operation, name: str, ops: Sequence[ir.OpView
             if operand not in inside and operand not in arguments:
                 arguments.append(operand)
 
-    def described(value: ir.Value, kind: str | None) -> ir.Attribute:
-        entries: dict[str, ir.Attribute] = {SHAPE: ir.AffineMapAttr.get(make_map(0, symbols, extents_of(value)))}
-        if kind is not None:
-            entries[KIND] = ir.StringAttr.get(kind)
-        return ir.DictAttr.get(entries)
-
     with location:
         with ir.InsertionPoint(module.regions[0].blocks[0]):
             function = func.FuncOp(name, ([a.type for a in arguments], [r.type for r in results]), visibility="private")
         function.attributes[marker] = ir.UnitAttr.get()
-        function.attributes["arg_attrs"] = ir.ArrayAttr.get([described(a, kind_of(a)) for a in arguments])
-        function.attributes["res_attrs"] = ir.ArrayAttr.get([described(r, None) for r in results])
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get([described(a, symbols, kind_of(a)) for a in arguments])
+        function.attributes["res_attrs"] = ir.ArrayAttr.get([described(r, symbols) for r in results])
         block = function.add_entry_block()
         values = dict(zip(arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block):

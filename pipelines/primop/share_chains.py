@@ -21,12 +21,13 @@ from mlir import ir
 from mlir.dialects import func
 
 from tilec.dialects import primop
-from tilec.dialects.index_expr import Dim, FloorDiv, Symbol, dim, identity, linear, make_map, map_results, range_of
-from tilec.pipelines.cost.rates import QUERIES, SHARED_CACHE
+from tilec.dialects.index_expr import Dim, dim, identity, linear, make_map, map_results
+from tilec.pipelines.cost.plan import cache_of, largest, queries_of_a_key
+from tilec.pipelines.cost.rates import SHARED_CACHE
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import ONLINE
 from tilec.pipelines.primop.online_reductions import Chain, match_power
-from tilec.pipelines.primop.outline import SHAPE, body_of, callee_of, copy_op, extents_of, fresh_name, functions, outline
+from tilec.pipelines.primop.outline import body_of, callee_of, copy_op, described, extents_of, fresh_name, functions, outline
 from tilec.pipelines.primop.structure import Structure, analyse, defining_op
 
 FEWEST_PARTS = 16  # fewer programs than that make a cluster
@@ -45,23 +46,21 @@ class ShareChains(Pass):
     def run(self, op: ir.OpView) -> None:
         symbols = primop.symbol_ranges(op.operation)
         for kernel in functions(op, "primop.kernel"):
-            chain = _chain_of(kernel)
-            if chain is not None and (count := self._parts(kernel, chain, symbols)) >= FEWEST_PARTS:
-                _share(op, kernel, chain, analyse(kernel, symbols), count)
+            if (chain := _chain_of(kernel)) is not None:
+                structure = analyse(kernel, symbols)
+                if (count := self._parts(structure, chain)) >= FEWEST_PARTS:
+                    _share(op, structure, chain, count)
 
-    def _parts(self, kernel: ir.OpView, chain: Chain, symbols: dict[str, tuple[int, int]]) -> int:
+    def _parts(self, structure: Structure, chain: Chain) -> int:
         """How many programs shall share a loop: 1 where it is short, or where nobody knows the number of its rows."""
-        maximum, ops = chain.maximum, list(body_of(kernel).operations)
-        rows, (loop,) = extents_of(maximum.result), maximum.dims
-        bounds = range_of(primop.space_of(maximum)[loop], {Symbol(i): r for i, r in enumerate(symbols.values())})
+        rows, ops = extents_of(chain.maximum.result), list(body_of(structure.function).operations)
         sums = [o for o in ops if isinstance(o, primop.Sum) and ONLINE in o.operation.attributes]
-        if bounds is None or bounds[1] < self.longest or not all(e.is_constant for e in rows) or _has_window(ops) or \
-                any(str(primop.element_type(o.result)) != "f32" for o in (maximum, *sums)):
+        length = largest(structure, structure.stages[0][0].axes[0])
+        if length < self.longest or not all(e.is_constant for e in rows) or _has_window(ops) or \
+                any(str(primop.element_type(o.result)) != "f32" for o in (chain.maximum, *sums)):
             return 1
-        sharing = min((a.divisor for o in ops if isinstance(o, primop.Mul) for m in o.maps for e in map_results(m)
-                       for a, _ in e.terms if isinstance(a, FloorDiv)), default=1)
-        each = next(n for n in range(QUERIES, 0, -1) if sharing % n == 0)
-        count = min(self.programs * each // prod(e.constant for e in rows), bounds[1] // FEWEST_ROWS) // 8 * 8
+        each = prod(queries[0] for _, queries in queries_of_a_key(structure, cache_of(structure)))
+        count = min(self.programs * each // prod(e.constant for e in rows), length // FEWEST_ROWS) // 8 * 8
         # The second kernel's loop must not be as long as a head is wide: axes are told apart by their extents.
         return count - 8 if any(linear(count) in extents_of(o.result) for o in sums) else count
 
@@ -84,7 +83,8 @@ def _has_window(ops: Sequence[ir.OpView]) -> bool:
     return False
 
 
-def _share(module: ir.OpView, kernel: ir.OpView, chain: Chain, structure: Structure, count: int) -> None:
+def _share(module: ir.OpView, structure: Structure, chain: Chain, count: int) -> None:
+    kernel = structure.function
     name, symbols = ir.StringAttr(kernel.attributes["sym_name"]).value, len(structure.symbols)
     block, location = body_of(kernel), kernel.operation.location
     end = list(block.operations)[-1]
@@ -113,8 +113,7 @@ def _share(module: ir.OpView, kernel: ir.OpView, chain: Chain, structure: Struct
             op.operation.erase()
     inputs = ir.FunctionType(ir.TypeAttr(kernel.attributes["function_type"]).value).inputs
     kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, [v.type for v in returned]))
-    kernel.attributes["res_attrs"] = ir.ArrayAttr.get([
-        ir.DictAttr.get({SHAPE: ir.AffineMapAttr.get(make_map(0, symbols, extents_of(v)))}) for v in returned])
+    kernel.attributes["res_attrs"] = ir.ArrayAttr.get([described(v, symbols) for v in returned])
     _call_both(module, name, kernel, passed)
 
 
