@@ -70,10 +70,14 @@ def _check_memory(what: str, buffer: ir.Value, space: int) -> None:
 
 
 class Shared(Kernel.Operation, name="shared", traits=[Pure]):
-    """Shared memory of the block, uninitialised, at a multiple of `align` bytes. Equal symbols name the same memory."""
+    """Shared memory of the block, uninitialised, at a multiple of `align` bytes. Equal symbols name the same memory.
+
+    With `over` it may lie where the memory of the symbols `over`0, `over`1, ... does, whose content nobody needs any more.
+    """
 
     symbol: Attr[str]
     align: Attr[int] = None
+    over: Attr[str] = None
     result: Result[ir.MemRefType]
 
     def verify(self) -> None:
@@ -147,8 +151,30 @@ class Barrier(Kernel.Operation, name="barrier"):
     threads: Attr[int] = None
 
 
+class GroupBarrier(Kernel.Operation, name="group_barrier"):
+    """Barrier `number` of the block, where `threads` threads meet: those that only `arrive` go on at once."""
+
+    threads: Attr[int]
+    arrive: Attr[bool] = None
+    number: Operand[ir.IndexType]
+
+
 class WarpBarrier(Kernel.Operation, name="warp_barrier"):
-    """All lanes of the warp arrive before any leaves; what they have read and written is ordered before what follows."""
+    """All lanes of the warp arrive before any leaves; what they have read and written is ordered before what follows.
+
+    A copy engine that follows may overtake reads: none is under way any more of which `values` are computed.
+    """
+
+    values: Sequence[Operand[Any]]
+
+
+class Uniform(Kernel.Operation, name="uniform", traits=[Pure]):
+    """An index that all lanes of a warp have the same of, as one that assemblers know to be so: what follows from it is
+    computed once for a warp. All lanes come here together.
+    """
+
+    value: Operand[ir.IndexType]
+    result: Result[ir.IndexType]
 
 
 class ClusterRank(Kernel.Operation, name="cluster_rank", traits=[Pure]):
@@ -372,7 +398,8 @@ class Wgmma(Kernel.Operation, name="wgmma"):
     rows lies in several such blocks, of `lhs_rows` and `rhs_rows` rows. With `transposed`, rhs lies as depth x columns. acc
     are, for every 8 columns, two neighbouring ones of row 16 w + lane floordiv 4 of warp w, and the same of 8 rows further;
     lhs may be given in registers, in the same order. An element of tf32 is an f32 of which the low 13 bits do not count: both
-    operands then lie in shared memory, in rows along the depth.
+    operands then lie in shared memory, in rows along the depth. `counted` offsets follow from what assemblers do not know to be
+    the same in all lanes.
     """
 
     element: Attr[ir.Type]
@@ -381,6 +408,7 @@ class Wgmma(Kernel.Operation, name="wgmma"):
     lhs_rows: Attr[int]
     rhs_rows: Attr[int]
     transposed: Attr[bool] = None
+    counted: Attr[bool] = None
     lhs: Sequence[Operand[ir.MemRefType]]
     lhs_offset: Sequence[Operand[ir.IndexType]]
     lhs_registers: Sequence[Operand[ir.VectorType]]

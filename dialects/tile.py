@@ -431,6 +431,14 @@ class Made(Tile.Operation, name="made"):
             raise VerifyError(f"result must have the type of value, {self.value.type}, but has {self.result.type}")
 
 
+class TakeTurn(Tile.Operation, name="take_turn"):
+    """Groups of warps go on from here one after the other, in a circle: each when the one before comes to its `pass_turn`."""
+
+
+class PassTurn(Tile.Operation, name="pass_turn"):
+    """The next group of warps may go on."""
+
+
 class Worker(Tile.Operation, name="worker", traits=[Pure]):
     """This block's number among those that walk over a kernel's programs."""
 

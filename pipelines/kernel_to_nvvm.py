@@ -14,7 +14,7 @@ from mlir.dialects import llvm
 
 from tilec.dialects import kernel
 from tilec.pipelines.nvvm_rules import RULES, i64
-from tilec.pipelines.passes import Pass
+from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of
 from tilec.runtime.artifact import ITEM_BYTES
 
@@ -82,7 +82,7 @@ def _convert_function(module: ir.OpView, function: ir.OpView) -> None:
 def _place_shared(function: ir.OpView, name: str) -> None:
     """Gives shared memory its place: arrays of the module, or, if that is too much, parts of one array sized at launch.
 
-    Parts of a merged kernel run in different blocks, so theirs overlap.
+    Parts of a merged kernel run in different blocks, so theirs overlap. What may lie over other memory does in the array.
     """
     found: list[ir.OpView] = []
 
@@ -94,9 +94,17 @@ def _place_shared(function: ir.OpView, name: str) -> None:
     function.operation.walk(visit)
     sizes = {op.symbol: _shared_bytes(op) for op in found}
     aligns = {op.symbol: op.align or 16 for op in found}
+    below = {op.symbol: op.over for op in found if op.over}
     offsets: dict[str, int] = {}
     ends: dict[str, int] = {}
-    for symbol in sorted(sizes, key=lambda s: (-aligns[s], s)):
+    for symbol in sorted(sizes, key=lambda s: (s in below, -aligns[s], s)):
+        if symbol in below:
+            others = [s for s in offsets if re.fullmatch(below[symbol] + r"\d+", s)]
+            offsets[symbol], room = min(offsets[s] for s in others), sum(sizes[s] for s in others)
+            if sizes[symbol] > room:
+                raise PassFailure(f"{symbol} has {sizes[symbol]} bytes, but {', '.join(others)} only {room}",
+                                  function.operation.location)
+            continue
         part = PART.match(symbol)
         key = part.group() if part else ""
         offsets[symbol] = -(-ends.get(key, 0) // aligns[symbol]) * aligns[symbol]

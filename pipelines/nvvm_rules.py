@@ -152,9 +152,39 @@ def _barrier(op: ir.OpView) -> None:
         nvvm.BarrierOp(None, barrierId=_word(1), numberOfThreads=_word(op.threads))
 
 
+@rule(kernel.GroupBarrier)
+def _group_barrier(op: ir.OpView) -> None:
+    if op.arrive:
+        nvvm.BarrierArriveOp(_word(op.threads), barrierId=_word(op.number))
+    else:
+        nvvm.BarrierOp(None, barrierId=_word(op.number), numberOfThreads=_word(op.threads))
+
+
 @rule(kernel.WarpBarrier)
 def _warp_barrier(op: ir.OpView) -> None:
+    _need([w for v in op.values for w in _words(v)])
     nvvm.bar_warp_sync(_word(-1))
+
+
+def _need(words: list[ir.Value]) -> None:
+    """An instruction that needs words, so that those of which they are computed have been read: a store that never happens."""
+    if words:
+        mix = "".join(f"xor.b32 all, all, ${i}; " for i in range(1, len(words)))
+        llvm.inline_asm(None, words, f"{{ .reg .pred never; .reg .b32 lanes, all; mov.b32 all, $0; {mix}activemask.b32 lanes; "
+                        "setp.eq.u32 never, lanes, 0; @never st.shared.b32 [lanes], all; }",
+                        ",".join(["r"] * len(words)) + ",~{memory}", has_side_effects=True, asm_dialect=0)
+
+
+@rule(kernel.Uniform)
+def _uniform(op: ir.OpView) -> ir.Value:
+    word = ir.IntegerType.get_signless(32)
+    return arith.index_cast(ir.IndexType.get(), _combined(arith.index_cast(word, op.value)))
+
+
+def _combined(value: ir.Value) -> ir.Value:
+    """A word that all lanes have, combined once more: assemblers know that they all have the result, and keep it, and what is
+    computed from it, in registers of the warp."""
+    return nvvm.redux_sync(value.type, value, nvvm.ReduxKind.OR, _word(-1))
 
 
 @rule(kernel.ClusterRank)
@@ -167,14 +197,8 @@ def _cluster_rank(op: ir.OpView) -> ir.Value:
 @rule(kernel.ClusterArrive)
 def _cluster_arrive(op: ir.OpView) -> None:
     # An arrival that releases everything would wait until the whole GPU sees what was written to global memory. One that
-    # does not may overtake reads, unless an instruction before it needs what they bring: a store that never happens.
-    words = [w for v in op.values for w in _words(v)]
-    if words:
-        names = [f"${i}" for i in range(len(words))]
-        mix = "".join(f"xor.b32 all, all, {name}; " for name in names[1:])
-        llvm.inline_asm(None, words, f"{{ .reg .pred never; .reg .b32 lanes, all; mov.b32 all, $0; {mix}activemask.b32 lanes; "
-                        "setp.eq.u32 never, lanes, 0; @never st.shared.b32 [lanes], all; }",
-                        ",".join(["r"] * len(words)) + ",~{memory}", has_side_effects=True, asm_dialect=0)
+    # does not may overtake reads, unless an instruction before it needs what they bring.
+    _need([w for v in op.values for w in _words(v)])
     nvvm.fence_sync_restrict(nvvm.MemOrderKind.RELEASE)
     nvvm.cluster_arrive_relaxed(aligned=True)
 
@@ -332,12 +356,13 @@ def _depth_of_a_step(element: ir.Type) -> int:
     return 8 if str(element) == "tf32" else 16
 
 
-def _descriptor(buffer: ir.Value, offset: ir.Value, element: ir.Type, leading: int) -> ir.Value:
+def _descriptor(buffer: ir.Value, offset: ir.Value, element: ir.Type, leading: int, counted: bool) -> ir.Value:
     """How a tile of swizzled 128-byte rows lies in shared memory: its address, `leading` bytes between blocks side by side
     where the rows run along the columns of the result, 1024 bytes between groups of eight rows."""
     wide, word = ir.IntegerType.get_signless(64), ir.IntegerType.get_signless(32)
     place = llvm.ptrtoint(word, address_of(buffer, offset, element))
     low = arith.shrui(arith.andi(place, arith.constant(word, 0x3FFFF)), arith.constant(word, 4))
+    low = _combined(low) if counted else low
     return arith.ori(arith.extui(wide, low), arith.constant(wide, (leading >> 4) << 16 | 64 << 32 | 1 << 62))
 
 
@@ -359,11 +384,12 @@ def _wgmma(op: ir.OpView) -> list[ir.Value]:
     word, values, transposed = ir.IntegerType.get_signless(32), list(op.acc), bool(op.transposed)
     tf32 = str(op.element) == "tf32"
     held = ir.F32Type.get() if tf32 else op.element
-    rhs = _descriptor(op.rhs, op.rhs_offset, held, op.rhs_rows * kernel.ROW_BYTES if transposed else 16)
+    counted = bool(op.counted)
+    rhs = _descriptor(op.rhs, op.rhs_offset, held, op.rhs_rows * kernel.ROW_BYTES if transposed else 16, counted)
     if op.lhs_registers:
         lhs, kind = [llvm.bitcast(word, v) for v in op.lhs_registers], "r"
     else:
-        lhs, kind = [_descriptor(op.lhs[0], op.lhs_offset[0], held, 16)], "l"
+        lhs, kind = [_descriptor(op.lhs[0], op.lhs_offset[0], held, 16, counted)], "l"
     count = len(values)
     acc = ", ".join(f"${i}" for i in range(count))
     lines = ["{ .reg .pred add; .reg .b64 left, right; setp.ne.b32 add, 1, 0; wgmma.fence.sync.aligned;"]

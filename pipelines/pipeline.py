@@ -15,6 +15,7 @@ from tilec.pipelines.dce import Dce
 from tilec.pipelines.kernel.dependent_launch import DependentLaunch
 from tilec.pipelines.kernel.libdevice import Libdevice
 from tilec.pipelines.kernel.merge_launches import MergeLaunches
+from tilec.pipelines.kernel.native_math import NativeMath
 from tilec.pipelines.kernel_to_nvvm import KernelToNvvm
 from tilec.pipelines.passes import Entry, Pass, PipelineError, Upstream
 from tilec.pipelines.primop.decompose_softmax import DecomposeSoftmax
@@ -39,6 +40,7 @@ from tilec.pipelines.tile.software_pipeline import SoftwarePipeline
 from tilec.pipelines.tile.specialise import Specialise
 from tilec.pipelines.tile.split import Split
 from tilec.pipelines.tile.stage import Stage
+from tilec.pipelines.tile.take_turns import TakeTurns
 from tilec.pipelines.tile_to_cpu import TileToCpu
 from tilec.pipelines.tile_to_kernel import TileToKernel
 
@@ -65,8 +67,8 @@ PRIMOP: tuple[Entry, ...] = (
 OPTIONAL = (
     Cse.name, Dce.name, Group.name, FoldScales.name, OnlineReductions.name, StageRows.name, OnlineRows.name,
     HeldRows.name, ShareChains.name,
-    PackWeights.name, Prefetch.name, Split.name, Persist.name, DelayProducts.name, SoftwarePipeline.name, Specialise.name,
-    MergeLaunches.name, DependentLaunch.name,
+    PackWeights.name, Prefetch.name, Split.name, Persist.name, DelayProducts.name, TakeTurns.name, SoftwarePipeline.name,
+    Specialise.name, MergeLaunches.name, DependentLaunch.name, NativeMath.name,
 )
 
 
@@ -124,6 +126,7 @@ KERNEL: tuple[Entry, ...] = (
     Stage(),
     Persist(),  # of what is staged, whose turns it counts on; before roles, so that both walk over the programs
     DelayProducts(),  # when it is known which slots a product reads; before roles, so that both count the same turns
+    TakeTurns(),  # with products that stand beside each other
     SoftwarePipeline(),  # of what all threads fetch, when it is known in which turn
     Specialise(),  # of what is staged: the threads that fetch need no registers for products
     TileToKernel(),
@@ -133,6 +136,7 @@ KERNEL: tuple[Entry, ...] = (
 
 NVVM: tuple[Entry, ...] = (
     Libdevice(),  # while operands are still vectors of a known element type
+    NativeMath(),  # after powers of 16 bits became such of 32
     Upstream("lower-affine"),  # index arithmetic becomes visible ...
     Upstream("canonicalize"),
     Upstream("cse"),

@@ -49,6 +49,7 @@ class SharedProducts(Epilogues):
     """Lowers products of operands in shared memory where no tensor core makes them."""
 
     places: dict[ir.Value, tuple[ir.Value, ir.Value]]
+    last_sums: Sequence[ir.Value] = ()  # of which every value that a turn has read is a part
 
     def multiply_add_shared(self, first: tile.DotShared) -> None:
         """acc + lhs rhs^T, the depth in ascending order, of a product and of those after it that have the same lhs: each
@@ -68,6 +69,7 @@ class SharedProducts(Epilogues):
                 product.multiply(rows, self._read(product.right, at))
         for product in products:
             self.tiles[product.op.result] = product.result()
+        self.last_sums = [total for product in products for total in product.one_of_each()]
 
     def _side(self, slot: ir.Value, axes: Sequence[int], layout: Layout, transposed: bool) -> _Side:
         memory, offset = self.places[slot]
@@ -135,6 +137,12 @@ class _Product:
         for k in range(PIECE):
             self.sums = [self.lowering.multiply_add(rows[row][k], columns[column][k], total)
                          for (row, column), total in zip(self.keys, self.sums, strict=True)]
+
+    def one_of_each(self) -> list[ir.Value]:
+        """Sums such that every row and every column has a part in one."""
+        rows, columns = (list(dict.fromkeys(key[side] for key in self.keys)) for side in (0, 1))
+        sums = dict(zip(self.keys, self.sums, strict=True))
+        return [sums[rows[i % len(rows)], columns[i % len(columns)]] for i in range(max(len(rows), len(columns)))]
 
     def result(self) -> Fragments:
         return Fragments(self.acc.layout, self.acc.element, self.lowering._gathered(self.acc.values, self.sums))

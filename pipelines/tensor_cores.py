@@ -8,6 +8,7 @@ slot, and where each thread reads for itself, each warp does.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from math import prod
 
@@ -23,12 +24,12 @@ from tilec.pipelines.layouts import Coordinates, Fragments
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.structure import defining_op, offset_of
 from tilec.pipelines.thread_reductions import WARP, in_space
-from tilec.pipelines.tile import fetches_in, op_after, op_before
+from tilec.pipelines.tile import GROUP, op_after, op_before, ops_in
 from tilec.runtime.artifact import ITEM_BYTES
 
-GROUP = 128  # threads that work on one product
 # Registers of a thread of the producer and of the others, by groups that compute and blocks that share a multiprocessor.
 REGISTERS = {(2, 0): (40, 232), (2, 1): (40, 232), (3, 0): (32, 160)}
+TURNS = 2  # the number of the barrier where the first group waits for its turn
 LONG_WALK = 16  # turns of a product straight from memory beyond which LLVM shall write out two: more take registers
 
 
@@ -84,7 +85,9 @@ class TensorCores(CopiedTiles):
         self.rings: dict[ir.Value, _Ring] = {}
         self.tensor_maps: dict[TensorMap, ir.Value] = {}
         self.groups = schedule.threads // GROUP
+        self.group = self.thread_number  # of this thread's group, once there are rings
         self.sharing = WARP if schedule.staged else GROUP  # threads that release a slot together
+        self.drained = False  # nothing comes to rings any more
         self.running = False  # products may not have ended
         self.only_fetches = False  # here is one thread
         self.fetches: bool | None = None  # whether only weights are fetched here, or only what is none; None for both
@@ -108,6 +111,11 @@ class TensorCores(CopiedTiles):
             self.tiles[op.result] = self._lower_dot_twin(op)
         elif isinstance(op, tile.Made):
             self.tiles[op.result] = self._waited(self.tiles[op.value], op.running)
+        elif isinstance(op, tile.TakeTurn):
+            kernel.GroupBarrier(number=arith.addi(self.group, self._index(TURNS)), threads=2 * GROUP)
+        elif isinstance(op, tile.PassTurn):
+            following = arith.remui(arith.addi(self.group, self._index(1)), self._index(self.groups))
+            kernel.GroupBarrier(number=arith.addi(following, self._index(TURNS)), threads=2 * GROUP, arrive=True)
         elif isinstance(op, tile.Worker):
             self.scalars[op.result] = kernel.BlockId(dimension=kernel.Dimension.X, result=ir.IndexType.get()).result
         elif isinstance(op, tile.Producer):
@@ -136,7 +144,21 @@ class TensorCores(CopiedTiles):
             kernel.FenceMbarriers()
         if not isinstance(op_after(op), tile.Ring):
             kernel.Barrier()
+            group = arith.divui(self.thread_number, self._index(GROUP))
+            self.group = kernel.Uniform(value=group, result=ir.IndexType.get()).result
+            if any(ops_in(o, tile.TakeTurn) for o in op.operation.block.operations):
+                with self._when(self._is(self.group, self.groups - 1)):  # as if the last group had just passed the turn
+                    kernel.GroupBarrier(number=self._index(TURNS), threads=2 * GROUP, arrive=True)
         return _Ring(slots, rows, blocks, size * item, size, memory, full, empty)
+
+    def free_memory(self, size: int) -> str | None:
+        """Rings, once all that comes to them has come."""
+        return "ring" if self.drained and sum(r.slots * r.bytes for r in self.rings.values()) >= size else None
+
+    def _lower_reduces(self, ops: list[tile.Reduce]) -> None:
+        later = itertools.takewhile(lambda o: o != ops[-1], reversed(list(ops[-1].operation.block.operations)))
+        self.drained = self.depth == 0 and not any(ops_in(o, tile.Await) for o in later)
+        super()._lower_reduces(ops)
 
     def _turn(self, ring: _Ring, turn: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The slot of a turn, and the parity of its phase."""
@@ -216,7 +238,7 @@ class TensorCores(CopiedTiles):
         slot, _ = self._turn(ring, op.turn)
         if not isinstance(op_before(op), tile.Release):
             if self.schedule.staged:
-                kernel.WarpBarrier()
+                kernel.WarpBarrier(values=self.last_sums)
             else:
                 kernel.WgmmaWait(running=op.running)
         first = arith.remui(self.thread_number, self._index(self.sharing))
@@ -232,7 +254,8 @@ class TensorCores(CopiedTiles):
             if fewer:
                 kernel.SetRegisters(count=fewer, more=False)
             # Weights by a warp of their own, first: it does not wait for the kernel before.
-            kinds = sorted({self.scalars[f.source] in self.weights for f in fetches_in(op.then_block)}, reverse=True)
+            fetches = [f for o in op.then_block.operations for f in ops_in(o, tile.Fetch)]
+            kinds = sorted({self.scalars[f.source] in self.weights for f in fetches}, reverse=True)
             self.only_fetches = True
             for warp, constant in enumerate(kinds):
                 self.fetches = constant if len(kinds) > 1 else None
@@ -268,14 +291,14 @@ class TensorCores(CopiedTiles):
         else:
             memory, offset = self.places[op.lhs]
             if self.groups > 1:
-                group = arith.divui(self.thread_number, self._index(GROUP))
-                offset = arith.addi(offset, self._scaled(group, 64 * ROW_BYTES // ITEM_BYTES[str(self._element(op.rhs))]))
+                offset = arith.addi(offset, self._scaled(self.group, 64 * ROW_BYTES // ITEM_BYTES[str(self._element(op.rhs))]))
             lhs["lhs"], lhs["lhs_offset"] = [memory], [offset]
         order = self._register_order(acc, list(op.lhs_rows), list(op.rhs_rows))
         scalars = [s for at in order for s in self._scalars(acc.values[at])]
         result = kernel.Wgmma(
             element=self.multiplied(self._element(op.rhs)), columns=columns, depth=depth, lhs_rows=rows, rhs_rows=slot_rows,
-            **lhs, transposed=op.transposed, rhs=rhs, rhs_offset=rhs_offset, acc=scalars, result_=[s.type for s in scalars])
+            **lhs, transposed=op.transposed, counted=self.schedule.persistent > 0 or None, rhs=rhs, rhs_offset=rhs_offset,
+            acc=scalars, result_=[s.type for s in scalars])
         made = list(result.operation.results)
         if _is_used_at_once(op):
             made = list(kernel.WgmmaWait(running=0, acc=made, result_=[s.type for s in made]).operation.results)

@@ -19,6 +19,7 @@ from tilec.dialects.schedule import Schedule
 from tilec.pipelines.fragments import FragmentLowering
 from tilec.pipelines.layouts import Coordinates, all_of, combiner
 from tilec.pipelines.passes import PassFailure
+from tilec.runtime.artifact import ITEM_BYTES
 
 WARP = 32
 
@@ -185,10 +186,14 @@ class ThreadReductions(FragmentLowering):
     def _barrier(self) -> None:
         kernel.Barrier(threads=self.some_threads)
 
-    def _shared(self, count: int, element: ir.Type) -> ir.Value:
+    def _shared(self, count: int, element: ir.Type, over: str | None = None) -> ir.Value:
         self.exchanges += 1
-        return kernel.Shared(symbol=f"exchange{self.exchanges - 1}",
+        return kernel.Shared(symbol=f"exchange{self.exchanges - 1}", over=over,
                              result=ir.MemRefType.get([count], element, memory_space=in_space(3))).result
+
+    def free_memory(self, size: int) -> str | None:
+        """What the symbols of memory begin with that has `size` bytes and that nobody uses after the next barrier, if any."""
+        return None
 
     # Plain reductions ---------------------------------------------------------------------------------------------
 
@@ -270,16 +275,21 @@ class ThreadReductions(FragmentLowering):
         for at in values:
             turns.setdefault(self.deal.turn(at, cluster), []).append(at)
         shares = {turn: self._in_fours([s for at in share for s in self._scalars(values[at])]) for turn, share in turns.items()}
-        parts = [part for share in shares.values() for part in share]
-        width, element = len(self._scalars(parts[0])), next(iter(self._scalars(parts[0]))).type
-        memory = self._shared(len(parts) * size * width, element)
-        places = iter([self._at((self._scaled(base, width), i * size * width)) for i in range(len(parts))])
-        where = {turn: [next(places) for _ in share] for turn, share in shares.items()}
-        with self._when(self._alive() if self.padded else None):
-            for turn, share in shares.items():
-                for part, place in zip(share, where[turn], strict=True):
-                    kernel.StoreShared(value=part, buffer=memory, offset=place)
-        rank = self._rank()
+        firsts = [self._scalars(share[0]) for share in shares.values()]
+        width, element = max(len(first) for first in firsts), firsts[0][0].type
+        step, room = size * width, size * width * max(len(share) for share in shares.values())
+        count = room * (cluster - 1)
+        over = self.free_memory(count * ITEM_BYTES[str(element)])
+        memory, rank, base = self._shared(count, element, over), self._rank(), self._scaled(base, width)
+        if over:
+            self._barrier()
+        for turn, share in shares.items():  # what others need, that of the next block first
+            theirs = arith.cmpi(arith.CmpIPredicate.ne, rank, self._index(turn))
+            with self._when(theirs, self._alive() if self.padded else None):
+                place = arith.remui(arith.subi(self._index(turn + cluster - 1), rank), self._index(cluster))
+                start = arith.addi(base, self._scaled(place, room))
+                for i, part in enumerate(share):
+                    kernel.StoreShared(value=part, buffer=memory, offset=self._at((start, i * step)))
         with self._reads_of_others() as found:
             for turn, share in shares.items():
                 branch = scf.IfOp(self._is(rank, turn), [p.type for p in share], has_else=True)
@@ -287,8 +297,9 @@ class ThreadReductions(FragmentLowering):
                     scf.YieldOp(share)
                 with ir.InsertionPoint(branch.then_block), self._scope():
                     scf.YieldOp([functools.reduce(combine, [
-                        self._read_remote(memory, place, part.type, self._index(r)) for r in range(cluster)])
-                        for part, place in zip(share, where[turn], strict=True)])
+                        part if r == turn else self._read_remote(
+                            memory, self._at((base, (turn - r - 1) % cluster * room + i * step)), part.type, self._index(r))
+                        for r in range(cluster)]) for i, part in enumerate(share)])
                 scalars = [s for part in branch.results for s in self._scalars(part)]
                 found += scalars
                 whole |= self._gathered({at: values[at] for at in turns[turn]}, scalars)

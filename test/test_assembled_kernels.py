@@ -20,7 +20,10 @@ from pathlib import Path
 import pytest
 
 from tilec.model_compiler import compile_model
+from tilec.pipelines.compiler import compile_module
+from tilec.pipelines.targets import find_target
 from tilec.runtime.artifact import Artifact
+from tilec.tools.bench import matmul
 from tilec.tools.bench.models import MODELS
 
 PTXAS, NVDISASM = shutil.which("ptxas"), shutil.which("nvdisasm")
@@ -64,6 +67,7 @@ def test_no_kernel_spills_or_waits_for_its_products(name: str, tmp_path: Path) -
     assert not wrong
 
 
+RELEASED = "SYNCS.ARRIVE.TRANS64.A1T0"  # at the barrier of a slot
 WIDTHS = {"": 1, ".64": 2, ".128": 4}  # of a memory access, in registers
 
 
@@ -72,31 +76,47 @@ def registers(text: str, width: int = 1) -> set[int]:
     return {int(n) + i for n in re.findall(r"\bR(\d+)\b", text) for i in range(width)}
 
 
-def overtaken(code: str) -> list[str]:
-    """The arrivals at a cluster's barrier before which nothing has waited for some read of another block."""
+def overtaken(code: str, read: str, arrival: str) -> list[str]:
+    """The arrivals at a barrier before which nothing has waited for some read that it says has come."""
     found, pending = [], set[int]()
     for line in re.findall(r"/\*[0-9a-f]{4,}\*/ +([^;]*);", code):
         opcode, _, operands = re.sub(r"^@!?U?P\w+ +", "", line.strip()).partition(" ")
         width = WIDTHS[next((w for w in (".128", ".64") if w in opcode), "")]
-        if opcode.startswith("LD.E"):
+        if opcode.startswith(read):
             pending |= registers(operands.split(",")[0], width)
-        elif opcode == "UCGABAR_ARV":
+        elif opcode == arrival:
             found += [line] if pending else []
         else:  # an instruction waits for what it reads, and for what it writes anew
             pending -= registers(operands, width if opcode.startswith(("ST", "LD")) else 1)
     return found
 
 
-@pytest.mark.skipif(PTXAS is None or NVDISASM is None, reason="ptxas and nvdisasm are not both on the path")
+def machine_code(text: bytes, folder: Path) -> str:
+    assert PTXAS is not None and NVDISASM is not None
+    (folder / "kernel.ptx").write_bytes(text)
+    subprocess.run([PTXAS, "-arch=sm_90a", "kernel.ptx", "-o", "kernel.cubin"], cwd=folder, check=True)
+    return subprocess.run([NVDISASM, "kernel.cubin"], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+NEEDED = pytest.mark.skipif(PTXAS is None or NVDISASM is None, reason="ptxas and nvdisasm are not both on the path")
+
+
+@NEEDED
 def test_what_a_block_reads_of_others_has_come_before_it_lets_them_go(tmp_path: Path) -> None:
     """In attention, in products whose depth a cluster shares, and in the choice of a token, where only one thread needs it."""
-    assert PTXAS is not None and NVDISASM is not None
     seen = set()
     for name, text in compiled("gemma-3-4b-shape").files.items():
         if b"ld.shared::cluster" in text:
-            (tmp_path / "kernel.ptx").write_bytes(text)
-            subprocess.run([PTXAS, "-arch=sm_90a", "kernel.ptx", "-o", "kernel.cubin"], cwd=tmp_path, check=True)
-            code = subprocess.run([NVDISASM, "kernel.cubin"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-            assert "LD.E" in code and "UCGABAR_ARV" in code and not overtaken(code), name
+            code = machine_code(text, tmp_path)
+            assert "LD.E" in code and "UCGABAR_ARV" in code and not overtaken(code, "LD.E", "UCGABAR_ARV"), name
             seen.add(name.removesuffix(".ptx"))
     assert {"decode_layer_attention", "decode_head_argmax", "prefill_layer_output"} <= seen
+
+
+@NEEDED
+@pytest.mark.parametrize("shape", [(4096, 4096, 4096), (512, 2048, 2048), (512, 128, 512)], ids=str)
+def test_what_threads_read_of_a_slot_has_come_before_they_give_it_back(shape: tuple[int, int, int], tmp_path: Path) -> None:
+    """A copy engine fills the slot again, and knows nothing of reads that are on their way."""
+    (text,) = compile_module(matmul.case(*shape, "f32").graph.module, find_target("sm_90a"), {}).files.values()
+    code = machine_code(text, tmp_path)
+    assert "LDS.128" in code and RELEASED in code and not overtaken(code, "LDS", RELEASED)

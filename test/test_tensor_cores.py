@@ -525,7 +525,8 @@ def test_attention_of_many_queries_is_one_kernel(
 
 
 @pytest.mark.parametrize(
-    "leave_out", [("tile-delay-products",), ("tile-specialise",), ("tile-delay-products", "tile-specialise")]
+    "leave_out",
+    [("tile-delay-products",), ("tile-take-turns",), ("tile-specialise",), ("tile-delay-products", "tile-specialise")],
 )
 @pytest.mark.parametrize(("heads", "kv_heads", "width", "used", "past"), [(3, 1, 64, 130, 5), (2, 2, 128, 150, None)])
 def test_attention_without_roles_or_delay_computes_the_same(

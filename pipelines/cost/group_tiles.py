@@ -33,12 +33,12 @@ class GroupTiles:
 
     @property
     def exchanged(self) -> int:
-        """Bytes of what blocks that split the depth add up."""
-        return 4 * self.height * self.width * self.together if self.split > 1 else 0
+        """Bytes that a block reads of others that split the depth with it: it adds up its share of the tile."""
+        return 4 * self.height * self.width * self.together * (self.split - 1) // self.split
 
     def slots(self, shared: int) -> int:
-        """Turns that fit so many bytes of shared memory, with what is exchanged."""
-        return (shared - self.exchanged) // self.slot
+        """Turns that fit so many bytes of shared memory. What is exchanged takes the place of three of them or fewer."""
+        return shared // self.slot
 
     def __str__(self) -> str:
         return f"{self.height} x {self.width * self.together}" + (f" in {self.split} parts" if self.split > 1 else "")

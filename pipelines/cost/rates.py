@@ -9,7 +9,7 @@ SHARED_BYTES = 110  # that it writes to shared memory or reads there, in the lon
 READ_BYTES = 19  # its share of what memory gives
 READ_CYCLES = 900  # until memory answers
 FIXED_CYCLES = 3000  # until a block has its first tile, and while it stores its result
-EXCHANGE_CYCLES, EXCHANGED_BYTES = 2000, 16  # of blocks that meet, and that a block reads of others in a cycle
+EXCHANGE_CYCLES, EXCHANGED_BYTES = 2000, 10  # of blocks that meet, and that a block reads of others in a cycle
 LOADS_IN_FLIGHT = 4  # 16-byte loads of one thread that hide the latency of memory
 QUERIES = 4  # heads of one group that share a read of the cache
 LONG_CACHE = 8192  # keys from which reading a cache takes longer than combining what was read
@@ -19,5 +19,5 @@ TILE_DEPTH = 64  # 16-bit elements along the reduced axis, half as many of f32: 
 
 
 def exchange_cycles(exchanged: int) -> float:
-    """Until blocks of a cluster have added up so many bytes of each, 0 where they have nothing to add up."""
+    """Until blocks of a cluster have added up what they read of others, so many bytes each, 0 where that is nothing."""
     return EXCHANGE_CYCLES + exchanged / EXCHANGED_BYTES if exchanged else 0.0

@@ -1,8 +1,4 @@
-"""Functions that a GPU has no accurate instruction for are calls into NVIDIA's libdevice, which LLVM links and inlines.
-
-`math.exp2` is one instruction and what keeps tiny results exact; with `fastmath<afn>` the latter is left out, and results
-below 2^-126 are zero.
-"""
+"""Functions that a GPU has no accurate instruction for are calls into NVIDIA's libdevice, which LLVM links and inlines."""
 
 from __future__ import annotations
 
@@ -38,24 +34,10 @@ def _widen(power: ir.OpView, single: ir.Type) -> None:
     kind = power.results[0].type
     element = kind.element_type if isinstance(kind, ir.VectorType) else kind
     if element == single:
-        if "afn" in str(power.attributes["fastmath"]) if "fastmath" in power.attributes else False:
-            _flush(power, kind, single)
         return
     wide = ir.VectorType.get(list(kind.shape), single) if isinstance(kind, ir.VectorType) else single
     with power.operation.location, ir.InsertionPoint(power):
         result = arith.truncf(kind, math.exp2(arith.extf(wide, power.operands[0])))
-    power.results[0].replace_all_uses_with(result)
-    power.operation.erase()
-
-
-def _flush(power: ir.OpView, kind: ir.Type, single: ir.Type) -> None:
-    """The bare instruction."""
-    with power.operation.location, ir.InsertionPoint(power):
-        count = kind.shape[0] if isinstance(kind, ir.VectorType) else 1
-        value = power.operands[0]
-        parts = [vector.extract(value, [], [i]) for i in range(count)] if isinstance(kind, ir.VectorType) else [value]
-        made = [llvm.inline_asm(single, [p], "ex2.approx.ftz.f32 $0, $1;", "=f,f", asm_dialect=0) for p in parts]
-        result = vector.from_elements(kind, made) if isinstance(kind, ir.VectorType) else made[0]
     power.results[0].replace_all_uses_with(result)
     power.operation.erase()
 

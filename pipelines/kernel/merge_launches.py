@@ -249,6 +249,8 @@ def _rewrite(copy: ir.Operation, coordinates: dict, number: int, block: ir.Block
             found.append(view)
         elif isinstance(view, kernel.Shared) and not view.symbol.startswith("part"):
             op.attributes["symbol"] = ir.StringAttr.get(f"part{number}_{view.symbol}")
+            if view.over:
+                op.attributes["over"] = ir.StringAttr.get(f"part{number}_{view.over}")
         return ir.WalkResult.ADVANCE
 
     found: list[ir.OpView] = []

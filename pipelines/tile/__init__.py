@@ -1,15 +1,19 @@
 """Passes over tile functions. Each reads its own part of a function's schedule and does nothing without it."""
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 from mlir import ir
 from mlir.dialects import arith, scf
 
-from tilec.dialects import tile
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.effects import is_pure
 from tilec.pipelines.primop.outline import functions
 from tilec.pipelines.primop.structure import defining_op
+
+GROUP = 128  # threads that work on one product by wgmma
+
+T = TypeVar("T")
 
 
 def tile_functions(module: ir.OpView) -> Iterator[tuple[ir.OpView, Schedule]]:
@@ -41,10 +45,11 @@ def _neighbour(op: ir.OpView, step: int) -> ir.OpView | None:
     return ops[at] if 0 <= at < len(ops) else None
 
 
-def fetches_in(block: ir.Block) -> list[tile.Fetch]:
-    """All fetches of a block, also those in loops."""
-    return [f for op in block.operations for f in (
-        [op] if isinstance(op, tile.Fetch) else [f for r in op.operation.regions for b in r.blocks for f in fetches_in(b)])]
+def ops_in(op: ir.OpView, kind: type[T]) -> list[T]:
+    """All ops of a kind in an op: itself, and those in its loops and branches."""
+    blocks = [block for region in op.operation.regions for block in region.blocks]
+    inside = [o for block in blocks for inner in block.operations for o in ops_in(inner, kind)]
+    return [op, *inside] if isinstance(op, kind) else inside
 
 
 def in_another_turn(value: ir.Value, copies: dict[ir.Value, ir.Value], first: scf.ForOp) -> ir.Value:

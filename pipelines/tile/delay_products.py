@@ -7,7 +7,8 @@
 
 So the tensor cores have work while a turn computes, and a turn waits for them once instead of twice. The first turn is that
 of the last loop of a chain: its mask is right for every turn. Slots of the delayed product are released a turn later; the
-wait for its next operand stands before that for its result, because no assembler moves arithmetic across a branch.
+wait for its next operand stands before that for its result, and what needs neither before both, such as the sum of the
+powers, because no assembler moves arithmetic across a branch.
 Only where tensor cores run beside their warps, as wgmma does.
 """
 
@@ -20,6 +21,7 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from tilec.dialects import tile
+from tilec.pipelines.effects import is_pure
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import defining_op
@@ -157,6 +159,11 @@ def _rotated(old: scf.ForOp, turn: _Turn, start: ir.Value, carried: list[ir.Valu
             op.operation.attributes["running"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)
     fetch = next(o for o in body if isinstance(o, tile.Fetch) and o.ring == ring)
     narrowed = _narrowed(second.lhs)
+    after = body[body.index(narrowed):]
+    held = _depends_on(after, narrowed.results[0])
+    for op in after:  # what needs neither is computed before the wait
+        if op not in held and op not in others and is_pure(op.operation) and not isinstance(op, tile.DotShared):
+            op.operation.move_before(narrowed.operation)
     for op in (fetch, turn.slot):
         op.operation.move_before(narrowed.operation)
     with ir.InsertionPoint(narrowed):

@@ -17,7 +17,7 @@ from tilec.dialects import tile
 from tilec.pipelines.effects import is_pure
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.tile import fetches_in, tile_functions
+from tilec.pipelines.tile import ops_in, tile_functions
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def _specialise(block: ir.Block) -> None:
 
 
 def _fetches(op: ir.OpView) -> bool:
-    return isinstance(op, tile.Fetch) or any(fetches_in(b) for r in op.operation.regions for b in r.blocks)
+    return bool(ops_in(op, tile.Fetch))
 
 
 def _drop_fetches(op: ir.Operation) -> None:

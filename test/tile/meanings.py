@@ -237,6 +237,13 @@ def _made(_op: tile.Made, _: Schedule) -> Execute:
     return lambda program, value: value
 
 
+@meaning("tile.take_turn")
+@meaning("tile.pass_turn")
+def _turn(_op: tile.TakeTurn | tile.PassTurn, _: Schedule) -> Execute:
+    """A program is one thread."""
+    return lambda program: None
+
+
 WAITS: dict[str, Callable[..., bool]] = {  # what must be before an op can run
     "tile.fetch": lambda ring, turn, *_: ring.is_free(turn),
     "tile.await": lambda ring, turn: ring.has(turn),

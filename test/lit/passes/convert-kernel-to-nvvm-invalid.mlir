@@ -1,4 +1,4 @@
-// RUN: tilec-opt %s --verify-diagnostics --pass-pipeline='builtin.module(convert-kernel-to-nvvm)'
+// RUN: tilec-opt %s --split-input-file --verify-diagnostics --pass-pipeline='builtin.module(convert-kernel-to-nvvm)'
 
 // Words of 4 or 8 bytes are read from another block, nothing narrower.
 gpu.module @kernels {
@@ -7,6 +7,19 @@ func.func @remote(%table: memref<0xi64, 1>) attributes {tile.arguments = [], ker
   %parts = "kernel.shared"() {symbol = "parts"} : () -> memref<64xbf16, 3>
   // expected-error@+1 {{words of 4 or 8 bytes are read from another block, not bf16}}
   %remote = "kernel.load_remote"(%parts, %i, %i) : (memref<64xbf16, 3>, index, index) -> bf16
+  return
+}
+}
+
+// -----
+
+// What lies over other memory is not larger than that.
+gpu.module @kernels {
+// expected-error@+1 {{sums has 256 bytes, but ring0, ring1 only 128}}
+func.func @over(%table: memref<0xi64, 1>) attributes {tile.arguments = [], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %first = "kernel.shared"() {symbol = "ring0", align = 1024 : i64} : () -> memref<16xf32, 3>
+  %second = "kernel.shared"() {symbol = "ring1", align = 1024 : i64} : () -> memref<16xf32, 3>
+  %sums = "kernel.shared"() {symbol = "sums", over = "ring"} : () -> memref<64xf32, 3>
   return
 }
 }

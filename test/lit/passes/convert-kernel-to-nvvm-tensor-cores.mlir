@@ -22,6 +22,24 @@ func.func @dynamic(%table: memref<0xi64, 1>) attributes {tile.arguments = [], ke
   return
 }
 
+// What may lie over rings begins where the first of them does.
+// CHECK-LABEL: llvm.func @over(
+// CHECK-SAME: kernel.shared_bytes = 65664 : i64
+// CHECK-DAG: %[[START:.*]] = llvm.mlir.addressof @over_shared
+// CHECK-DAG: llvm.getelementptr %[[START]][65536]
+// CHECK-DAG: llvm.store %{{.*}}, %[[START]] {{.*}} : f32
+func.func @over(%table: memref<0xi64, 1>) attributes {tile.arguments = [], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %c0 = arith.constant 0 : index
+  %one = arith.constant 1.0 : f32
+  %parts = "kernel.shared"() {symbol = "parts"} : () -> memref<32xf32, 3>
+  %sums = "kernel.shared"() {symbol = "sums", over = "ring"} : () -> memref<16384xf32, 3>
+  %first = "kernel.shared"() {symbol = "ring0", align = 1024 : i64} : () -> memref<16384xbf16, 3>
+  %second = "kernel.shared"() {symbol = "ring1", align = 1024 : i64} : () -> memref<16384xbf16, 3>
+  "kernel.store_shared"(%one, %sums, %c0) : (f32, memref<16384xf32, 3>, index) -> ()
+  "kernel.store_shared"(%one, %parts, %c0) : (f32, memref<32xf32, 3>, index) -> ()
+  return
+}
+
 // Parts of a merged kernel run in different blocks, so they use the same bytes, and the larger of them counts.
 // CHECK-LABEL: llvm.func @merged(
 // CHECK-SAME: kernel.shared_bytes = 49152 : i64
@@ -146,6 +164,24 @@ func.func @products(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes 
   %rhs = "kernel.shared"() {symbol = "rhs", align = 1024 : i64} : () -> memref<1024xbf16, 3>
   %acc = "kernel.load_global"(%x, %c0) {cache = "plain"} : (memref<64xf32, 1>, index) -> f32
   %sum:4 = "kernel.wgmma"(%lhs, %slot, %rhs, %slot, %acc, %acc, %acc, %acc) {element = bf16, columns = 8 : i64, depth = 80 : i64, lhs_rows = 64 : i64, rhs_rows = 8 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 4>} : (memref<8192xbf16, 3>, index, memref<1024xbf16, 3>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
+  "kernel.store_global"(%sum#0, %x, %c0) : (f32, memref<64xf32, 1>, index) -> ()
+  return
+}
+
+// Places that come from counts are combined once more by all lanes, so that assemblers know that they are the same in all.
+// CHECK-LABEL: llvm.func @counted(
+// CHECK: %[[UNITS:.*]] = arith.shrui
+// CHECK: %[[SAME:.*]] = nvvm.redux.sync or %[[UNITS]], %{{.*}} : i32 -> i32
+// CHECK: arith.extui %[[SAME]] : i32 to i64
+// CHECK: nvvm.redux.sync
+// CHECK: llvm.inline_asm
+func.func @counted(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 128 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %c0 = arith.constant 0 : index
+  %slot = "kernel.thread_id"() : () -> index
+  %lhs = "kernel.shared"() {symbol = "lhs", align = 1024 : i64} : () -> memref<8192xbf16, 3>
+  %rhs = "kernel.shared"() {symbol = "rhs", align = 1024 : i64} : () -> memref<1024xbf16, 3>
+  %acc = "kernel.load_global"(%x, %c0) {cache = "plain"} : (memref<64xf32, 1>, index) -> f32
+  %sum:4 = "kernel.wgmma"(%lhs, %slot, %rhs, %slot, %acc, %acc, %acc, %acc) {element = bf16, columns = 8 : i64, depth = 80 : i64, lhs_rows = 64 : i64, rhs_rows = 8 : i64, counted = true, operandSegmentSizes = array<i32: 1, 1, 0, 1, 1, 4>} : (memref<8192xbf16, 3>, index, memref<1024xbf16, 3>, index, f32, f32, f32, f32) -> (f32, f32, f32, f32)
   "kernel.store_global"(%sum#0, %x, %c0) : (f32, memref<64xf32, 1>, index) -> ()
   return
 }

@@ -94,7 +94,13 @@ func.func @resident(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes 
 // CHECK: llvm.getelementptr %[[PARTS]]
 // CHECK: llvm.store {{.*}} : f32, !llvm.ptr<3>
 // CHECK: nvvm.barrier
+// CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %c256_i32
+// CHECK: nvvm.barrier.arrive id = %{{.*}} number_of_threads = %c256_i32
+// CHECK: nvvm.redux.sync or
 // CHECK: nvvm.bar.warp.sync %{{.*}} : i32
+// CHECK: llvm.inline_asm has_side_effects {{.*}} @never st.shared.b32 [lanes], all; }"
+// CHECK-NEXT: %{{.*}} = arith.constant -1 : i32
+// CHECK-NEXT: nvvm.bar.warp.sync %{{.*}} : i32
 // CHECK: %[[SAME_PARTS:.*]] = llvm.mlir.addressof @block_parts
 // CHECK: llvm.getelementptr %[[SAME_PARTS]]
 // CHECK: llvm.load {{.*}} : !llvm.ptr<3> -> f32
@@ -104,7 +110,12 @@ func.func @block(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {ti
   %parts = "kernel.shared"() {symbol = "parts"} : () -> memref<128xf32, 3>
   "kernel.store_shared"(%one, %parts, %i) : (f32, memref<128xf32, 3>, index) -> ()
   "kernel.barrier"() : () -> ()
+  %c2 = arith.constant 2 : index
+  "kernel.group_barrier"(%c2) {threads = 256 : i64} : (index) -> ()
+  "kernel.group_barrier"(%c2) {threads = 256 : i64, arrive = true} : (index) -> ()
+  %same = "kernel.uniform"(%i) : (index) -> index
   "kernel.warp_barrier"() : () -> ()
+  "kernel.warp_barrier"(%one) : (f32) -> ()
   %same_parts = "kernel.shared"() {symbol = "parts"} : () -> memref<128xf32, 3>
   %part = "kernel.load_shared"(%same_parts, %i) : (memref<128xf32, 3>, index) -> f32
   return

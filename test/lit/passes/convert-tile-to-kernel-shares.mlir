@@ -7,10 +7,18 @@
 module {
 module @kernels {
 
-// Of what two blocks added up each goes on with its own rows, in a branch of its own: it reads nothing for the other block,
-// and nothing is selected.
+// A block leaves the rows of the other one in shared memory, those of the first rank where its own are not. Of what two blocks
+// added up each goes on with its own rows, in a branch of its own: it reads nothing for the other block, and nothing is
+// selected.
 // CHECK-LABEL: func.func @shares(
 // CHECK-SAME: %[[Z:[^:]*]]: memref<65536xf32, 1>, %[[R:[^:]*]]: memref<512xf32, 1>, %[[Y:[^:]*]]: memref<512xf32, 1>
+// CHECK: "kernel.shared"() {symbol = "exchange0"} : () -> memref<256xf32, 3>
+// CHECK: %[[OTHERS:.*]] = arith.cmpi ne, %{{.*}}, %c0
+// CHECK: scf.if %[[OTHERS]] {
+// CHECK-COUNT-2: "kernel.store_shared"
+// CHECK: %[[OTHERS:.*]] = arith.cmpi ne, %{{.*}}, %c1
+// CHECK: scf.if %[[OTHERS]] {
+// CHECK-COUNT-2: "kernel.store_shared"
 // CHECK: "kernel.cluster_wait"
 // CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[RANK:.*]], %c0
 // CHECK: scf.if %[[FIRST]] -> (f32, f32)

@@ -43,6 +43,10 @@ module @kernels {
 // Four steps along the depth later the next 16 bytes, at the other places.
 // CHECK: %[[XSWAPPED:.*]] = arith.xori %[[X0]], %c4
 // CHECK: "kernel.load_shared"(%[[XS]], %[[XSWAPPED]])
+
+// Before the slots are given back, sums are known of which every row and every column that was read is a part.
+// CHECK: "kernel.warp_barrier"(%{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}) : (f32, f32, f32, f32) -> ()
+// CHECK-COUNT-2: "kernel.mbarrier_arrive"
 // CHECK-COUNT-2: "kernel.store_global"({{.*}}) : (vector<4xf32>,
 func.func @product(%x: memref<128x32xf32>, %w: memref<64x32xf32>, %y: memref<128x64xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k], order = array<i64>, unroll = 1 : i64, dot = true, staged, stages = 1 : i64}} {
   %xs = "tile.ring"() : () -> memref<1x32x32xf32, 3>
@@ -52,6 +56,8 @@ func.func @product(%x: memref<128x32xf32>, %w: memref<64x32xf32>, %y: memref<128
   %a = "tile.await"(%xs, %c0) : (memref<1x32x32xf32, 3>, index) -> memref<32x32xf32, 3>
   %b = "tile.await"(%ws, %c0) : (memref<1x32x32xf32, 3>, index) -> memref<32x32xf32, 3>
   %sum = "tile.dot_shared"(%a, %b, %zeros) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<32x32xf32, 3>, memref<32x32xf32, 3>, vector<32x32x1xf32>) -> vector<32x32x1xf32>
+  "tile.release"(%xs, %c0) {running = 0 : i64} : (memref<1x32x32xf32, 3>, index) -> ()
+  "tile.release"(%ws, %c0) {running = 0 : i64} : (memref<1x32x32xf32, 3>, index) -> ()
   "tile.store"(%sum, %y, %c0, %c0, %c0) {map = affine_map<(m, n, k) -> (m, n)>} : (vector<32x32x1xf32>, memref<128x64xf32>, index, index, index) -> ()
   return
 }

@@ -132,7 +132,8 @@ module @kernels {
 
 // Two groups of warps release a slot, and each multiplies 64 rows of it. The producer gives its registers to them, which the
 // assembler allows where the number of resident blocks says how many there are. What they exchange needs barriers that the
-// producer does not come to.
+// producer does not come to. That all lanes of a warp are of one group is said where all threads are together. Each group has
+// a barrier where it waits for its turn, until the group before it, or before the first one the last, passes that on.
 // CHECK-LABEL: func.func @groups(
 // CHECK-SAME: kernel.block = 384 : i64
 // CHECK-SAME: kernel.resident = 1 : i64
@@ -140,14 +141,24 @@ module @kernels {
 // CHECK: "kernel.mbarrier_init"(%[[FULL:.*]], %c0) {count = 1 : i64}
 // CHECK: "kernel.mbarrier_init"(%[[EMPTY:.*]], %c0) {count = 2 : i64}
 // CHECK: "kernel.barrier"() : () -> ()
+// CHECK: %[[NUMBER:.*]] = arith.divui %[[THREAD]], %c128
+// CHECK: %[[GROUP:.*]] = "kernel.uniform"(%[[NUMBER]])
+// CHECK: %[[LAST:.*]] = arith.cmpi eq, %[[GROUP]], %c1
+// CHECK: scf.if %[[LAST]] {
+// CHECK-NEXT: "kernel.group_barrier"(%c2) {arrive = true, threads = 256 : i64}
 // CHECK: scf.if
 // CHECK-NEXT: "kernel.set_registers"() {count = 40 : i64, more = false}
 // CHECK: } else {
 // CHECK-NEXT: "kernel.set_registers"() {count = 232 : i64, more = true}
-// CHECK: %[[GROUP:.*]] = arith.divui %[[THREAD]], %c128
+// CHECK: %[[MINE:.*]] = arith.addi %[[GROUP]], %c2
+// CHECK-NEXT: "kernel.group_barrier"(%[[MINE]]) {threads = 256 : i64}
 // CHECK: %[[ROWS:.*]] = arith.muli %[[GROUP]], %c4096
 // CHECK: %[[SUM:.*]]:4 = "kernel.wgmma"(%{{.*}}, %[[ROWS]], %{{.*}}, %c0, {{.*}}) {{{.*}}lhs_rows = 128 : i64
 // CHECK-NEXT: "kernel.wgmma_wait"(%[[SUM]]#0, %[[SUM]]#1, %[[SUM]]#2, %[[SUM]]#3) {running = 0 : i64}
+// CHECK: %[[FOLLOWING:.*]] = arith.addi %[[GROUP]], %c1
+// CHECK: %[[NEXT:.*]] = arith.remui %[[FOLLOWING]], %c2
+// CHECK: %[[THEIRS:.*]] = arith.addi %[[NEXT]], %c2
+// CHECK-NEXT: "kernel.group_barrier"(%[[THEIRS]]) {arrive = true, threads = 256 : i64}
 // CHECK: "kernel.store_shared"
 // CHECK: "kernel.barrier"() {threads = 256 : i64}
 // CHECK: "kernel.load_shared"
@@ -163,7 +174,9 @@ func.func @groups(%x: memref<128x64xbf16>, %w: memref<8x64xbf16>, %y: memref<8xf
   } else {
     %a = "tile.await"(%xs, %c0) : (memref<1x128x64xbf16, 3>, index) -> memref<128x64xbf16, 3>
     %b = "tile.await"(%ws, %c0) : (memref<1x8x64xbf16, 3>, index) -> memref<8x64xbf16, 3>
+    "tile.take_turn"() : () -> ()
     %product = "tile.dot_shared"(%a, %b, %zeros) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<128x64xbf16, 3>, memref<8x64xbf16, 3>, vector<128x8x1xf32>) -> vector<128x8x1xf32>
+    "tile.pass_turn"() : () -> ()
     %sums = "tile.reduce"(%product) {kind = "add", axes = array<i64: 0>} : (vector<128x8x1xf32>) -> vector<1x8x1xf32>
     "tile.store"(%sums, %y, %c0, %c0, %c0) {map = affine_map<(m, n, k) -> (n)>} : (vector<1x8x1xf32>, memref<8xf32>, index, index, index) -> ()
   }

@@ -62,24 +62,6 @@ func.func @kept(%x: f32) -> f32 {
   return %power : f32
 }
 
-// It is the bare instruction where results below 2^-126 may be zero, as for the factors of a sum whose largest is 1. Other
-// flags change nothing.
-// CHECK: func.func @flushed
-// CHECK-SAME: %[[X:.*]]: f32, %[[Y:.*]]: vector<2xf32>
-// CHECK-NEXT: llvm.inline_asm {{.*}}"ex2.approx.ftz.f32 $0, $1;", "=f,f" %[[X]] : (f32) -> f32
-// CHECK-NEXT: %[[Y0:.*]] = vector.extract %[[Y]][0]
-// CHECK-NEXT: %[[Y1:.*]] = vector.extract %[[Y]][1]
-// CHECK-NEXT: %[[P0:.*]] = llvm.inline_asm {{.*}}"ex2.approx.ftz.f32 $0, $1;", "=f,f" %[[Y0]] : (f32) -> f32
-// CHECK-NEXT: %[[P1:.*]] = llvm.inline_asm {{.*}}"ex2.approx.ftz.f32 $0, $1;", "=f,f" %[[Y1]] : (f32) -> f32
-// CHECK-NEXT: vector.from_elements %[[P0]], %[[P1]] : vector<2xf32>
-// CHECK-NEXT: math.exp2 %[[X]] fastmath<nnan>
-func.func @flushed(%x: f32, %y: vector<2xf32>) -> (f32, vector<2xf32>, f32) {
-  %power = math.exp2 %x fastmath<afn> : f32
-  %powers = math.exp2 %y fastmath<afn> : vector<2xf32>
-  %other = math.exp2 %x fastmath<nnan> : f32
-  return %power, %powers, %other : f32, vector<2xf32>, f32
-}
-
 }
 
 // What is outside the kernels stays.

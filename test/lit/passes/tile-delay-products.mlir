@@ -54,16 +54,17 @@ module @kernels {
 // CHECK-NEXT: "tile.release"(%[[KS]], %[[TURN]]) {running = 1 : i64}
 // CHECK-NOT: "tile.index"
 
-// The next values are awaited before the second product is, whose slot is released now, a turn after it was filled. Only then
-// are shares made narrow, in the registers that the product has read, and what it has summed is mended.
+// What needs neither the second product nor its registers comes first, such as the sum of the powers. Then the next values are
+// awaited, before the second product is, whose slot is released now, a turn after it was filled. Only then are shares made
+// narrow, in the registers that the product has read, and what it has summed is mended.
 // CHECK: %[[POWERS:.*]] = math.exp2 %[[SCORES]]
-// CHECK-NEXT: "tile.fetch"(%[[VS]], %[[TURN]], %[[V]], %{{.*}}, %c0, %[[T]], %{{.*}})
+// CHECK-NEXT: %[[PARTS:.*]] = "tile.reduce"(%[[POWERS]])
+// CHECK-NEXT: %[[MORE:.*]] = arith.addf %{{.*}}, %[[PARTS]]
+// CHECK: "tile.fetch"(%[[VS]], %[[TURN]], %[[V]], %{{.*}}, %c0, %[[T]], %{{.*}})
 // CHECK-NEXT: "tile.await"(%[[VS]], %[[TURN]])
 // CHECK-NEXT: %[[MADE:.*]] = "tile.made"(%[[MIX]]) {running = 0 : i64}
 // CHECK-NEXT: "tile.release"(%[[VS]], %[[LAST_TURN]]) {running = 0 : i64}
 // CHECK-NEXT: %[[SHARES:.*]] = arith.truncf %[[POWERS]]
-// CHECK-NOT: "tile.release"
-// CHECK: %[[MORE:.*]] = arith.addf
 // CHECK-NEXT: %[[MENDED:.*]] = arith.mulf %[[MADE]], %{{.*}}
 // CHECK-NEXT: scf.yield %[[MENDED]], %[[MORE]], %[[SHARES]]
 

@@ -6,7 +6,7 @@
 // RUN:   primop-group, primop-pack-weights{target=sm_90a}, convert-primop-to-tile{target=sm_90a}, tilec-cse, tilec-dce, \
 // RUN:   tile-prefetch, tile-stage, tile-persist, tile-specialise, \
 // RUN:   convert-tile-to-kernel, kernel-merge-launches, kernel-dependent-launch, \
-// RUN:   kernel-libdevice, lower-affine, canonicalize, cse, loop-invariant-code-motion, convert-kernel-to-nvvm, \
+// RUN:   kernel-libdevice, kernel-native-math, lower-affine, canonicalize, cse, loop-invariant-code-motion, convert-kernel-to-nvvm, \
 // RUN:   nvvm-attach-target{chip=sm_90a features=+ptx86 O=3}, \
 // RUN:   gpu.module(convert-scf-to-cf, canonicalize, cse, convert-to-llvm, reconcile-unrealized-casts, canonicalize, cse), \
 // RUN:   gpu-module-to-binary{format=isa})' \
@@ -17,7 +17,7 @@
 // RUN:   primop-group, primop-pack-weights{target=sm_80}, convert-primop-to-tile{target=sm_80}, tilec-cse, tilec-dce, \
 // RUN:   tile-prefetch, tile-stage, tile-persist, tile-specialise, \
 // RUN:   convert-tile-to-kernel, kernel-merge-launches, \
-// RUN:   kernel-libdevice, lower-affine, canonicalize, cse, loop-invariant-code-motion, convert-kernel-to-nvvm, \
+// RUN:   kernel-libdevice, kernel-native-math, lower-affine, canonicalize, cse, loop-invariant-code-motion, convert-kernel-to-nvvm, \
 // RUN:   nvvm-attach-target{chip=sm_80 features=+ptx80 O=3}, \
 // RUN:   gpu.module(convert-scf-to-cf, canonicalize, cse, convert-to-llvm, reconcile-unrealized-casts, canonicalize, cse), \
 // RUN:   gpu-module-to-binary{format=isa})' \

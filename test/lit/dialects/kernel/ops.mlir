@@ -34,15 +34,25 @@ func.func @global(%buffer: memref<256xf32, 1>, %i: index) {
 // CHECK: %[[SUM:.*]] = "kernel.warp_reduce"(%[[VALUE]]) {kind = "add", lanes = array<i64: 1, 2, 16>} : (f32) -> f32
 // CHECK: %[[PARTS:.*]] = "kernel.shared"() {symbol = "parts"} : () -> memref<256xf32, 3>
 // CHECK: "kernel.store_shared"(%[[SUM]], %[[PARTS]], %[[I]])
+// CHECK: %[[WARP:.*]] = "kernel.uniform"(%[[I]]) : (index) -> index
+// CHECK: %[[FREE:.*]] = "kernel.shared"() {over = "part", symbol = "sums"} : () -> memref<64xf32, 3>
 // CHECK: "kernel.barrier"() : () -> ()
+// CHECK: "kernel.group_barrier"(%[[WARP]]) {arrive = true, threads = 256 : i64} : (index) -> ()
+// CHECK: "kernel.group_barrier"(%[[WARP]]) {threads = 256 : i64} : (index) -> ()
 // CHECK: "kernel.warp_barrier"() : () -> ()
+// CHECK: "kernel.warp_barrier"(%[[SUM]]) : (f32) -> ()
 // CHECK: "kernel.load_shared"(%[[PARTS]], %[[I]]) : (memref<256xf32, 3>, index) -> vector<2xf32>
 func.func @block(%value: f32, %i: index) {
   %sum = "kernel.warp_reduce"(%value) {kind = "add", lanes = array<i64: 1, 2, 16>} : (f32) -> f32
   %parts = "kernel.shared"() {symbol = "parts"} : () -> memref<256xf32, 3>
   "kernel.store_shared"(%sum, %parts, %i) : (f32, memref<256xf32, 3>, index) -> ()
+  %warp = "kernel.uniform"(%i) : (index) -> index
+  %sums = "kernel.shared"() {symbol = "sums", over = "part"} : () -> memref<64xf32, 3>
   "kernel.barrier"() : () -> ()
+  "kernel.group_barrier"(%warp) {threads = 256 : i64, arrive = true} : (index) -> ()
+  "kernel.group_barrier"(%warp) {threads = 256 : i64} : (index) -> ()
   "kernel.warp_barrier"() : () -> ()
+  "kernel.warp_barrier"(%sum) : (f32) -> ()
   %two = "kernel.load_shared"(%parts, %i) : (memref<256xf32, 3>, index) -> vector<2xf32>
   return
 }

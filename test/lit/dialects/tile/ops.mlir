@@ -106,11 +106,15 @@ func.func @rings(%source: memref<128x256xbf16>, %turn: index, %i: index, %j: ind
 // CHECK: "tile.dot_shared"(%[[A]], %[[B]], %[[ACC]]) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>}
 // CHECK: %[[MIXED:.*]] = "tile.dot_shared"(%[[P]], %[[V]], %[[ACC]]) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>, transposed = true}
 // CHECK: "tile.dot_shared"(%[[A]], %[[B]], %{{.*}}) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1, 2>}
+// CHECK: "tile.take_turn"() : () -> ()
+// CHECK: "tile.pass_turn"() : () -> ()
 // CHECK: "tile.made"(%[[MIXED]]) {running = 1 : i64} : (vector<64x16x1xf32>) -> vector<64x16x1xf32>
 func.func @dot_shared(%a: memref<64x32xbf16, 3>, %p: vector<64x1x32xbf16>, %b: memref<16x32xbf16, 3>, %v: memref<32x16xbf16, 3>, %acc: vector<64x16x1xf32>, %heads: vector<64x2x8xf32>) {
   %product = "tile.dot_shared"(%a, %b, %acc) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>} : (memref<64x32xbf16, 3>, memref<16x32xbf16, 3>, vector<64x16x1xf32>) -> vector<64x16x1xf32>
   %mixed = "tile.dot_shared"(%p, %v, %acc) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1>, transposed = true} : (vector<64x1x32xbf16>, memref<32x16xbf16, 3>, vector<64x16x1xf32>) -> vector<64x16x1xf32>
   %of_heads = "tile.dot_shared"(%a, %b, %heads) {lhs_rows = array<i64: 0>, rhs_rows = array<i64: 1, 2>} : (memref<64x32xbf16, 3>, memref<16x32xbf16, 3>, vector<64x2x8xf32>) -> vector<64x2x8xf32>
+  "tile.take_turn"() : () -> ()
+  "tile.pass_turn"() : () -> ()
   %made = "tile.made"(%mixed) {running = 1 : i64} : (vector<64x16x1xf32>) -> vector<64x16x1xf32>
   return
 }
