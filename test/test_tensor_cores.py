@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from tilec.dialects.index_expr import Linear, dim, floordiv
 from tilec.frontend import nn
 from tilec.frontend.tensor import Graph, Tensor
+from tilec.pipelines import targets
 from tilec.pipelines.compiler import compile_module
 from tilec.pipelines.cost.rates import FEW_ROWS
 from tilec.pipelines.targets import find_target
@@ -304,6 +305,22 @@ def test_blocks_of_a_cluster_share_the_depth_of_a_product(
     assert ".reqnctapercluster" in text_of(artifact) and "(4)" in artifact.manifest.kernels[kernel].grid[0]
     expected.check(simulate(program, artifact))
     assert "ld.shared::cluster.v4" in text_of(artifact)
+
+
+def test_what_blocks_exchange_lies_over_rings_that_all_groups_have_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two groups of warps multiply 64 rows each: without the barrier one writes where the other still reads."""
+    monkeypatch.setitem(targets.GPU_TARGETS, "sm_90a", replace(targets.GPU_TARGETS["sm_90a"], multiprocessors=8))
+    program = product(128, 100, 256, 4096)
+    artifact = compiled(program)
+    (kernel,) = artifact.manifest.kernels.values()
+    slots = {t.rows * t.columns * 2 for t in kernel.tensor_maps}
+    assert kernel.shared_bytes - 6 * sum(slots) < 1024  # nothing but rings of six slots and their barriers
+    check_product(simulate(program, artifact)["y"], program.inputs["x"], program.inputs["w"], "f32")
+    text, barrier = text_of(artifact), "\tbar.sync \t1, 256;\n"
+    assert text.count(barrier) == 1
+    broken = replace(artifact, files={kernel.file: text.replace(barrier, "").encode()})
+    with pytest.raises(Fault, match="no barrier since wgmma of warpgroup"):
+        simulate(program, broken)
 
 
 def test_products_that_share_their_depth_are_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
