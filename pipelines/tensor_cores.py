@@ -239,6 +239,7 @@ class TensorCores(CopiedTiles):
         if not isinstance(op_before(op), tile.Release):
             if self.schedule.staged:
                 kernel.WarpBarrier(values=self.last_sums)
+                self.last_sums = ()
             else:
                 kernel.WgmmaWait(running=op.running)
         first = arith.remui(self.thread_number, self._index(self.sharing))
