@@ -100,10 +100,11 @@ def _place_shared(function: ir.OpView, name: str) -> None:
     for symbol in sorted(sizes, key=lambda s: (s in below, -aligns[s], s)):
         if symbol in below:
             others = [s for s in offsets if re.fullmatch(below[symbol] + r"\d+", s)]
-            offsets[symbol], room = min(offsets[s] for s in others), sum(sizes[s] for s in others)
+            room = sum(sizes[s] for s in others)
             if sizes[symbol] > room:
                 raise PassFailure(f"{symbol} has {sizes[symbol]} bytes, but {', '.join(others)} only {room}",
                                   function.operation.location)
+            offsets[symbol] = min(offsets[s] for s in others)
             continue
         part = PART.match(symbol)
         key = part.group() if part else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mlir import ir
 from mlir.dialects import arith, llvm, nvvm, vector
@@ -162,12 +162,13 @@ def _group_barrier(op: ir.OpView) -> None:
 
 @rule(kernel.WarpBarrier)
 def _warp_barrier(op: ir.OpView) -> None:
-    _need([w for v in op.values for w in _words(v)])
+    _need(op.values)
     nvvm.bar_warp_sync(_word(-1))
 
 
-def _need(words: list[ir.Value]) -> None:
-    """An instruction that needs words, so that those of which they are computed have been read: a store that never happens."""
+def _need(values: Sequence[ir.Value]) -> None:
+    """An instruction that needs values, so that what they are computed of has been read: a store that never happens."""
+    words = [w for v in values for w in _words(v)]
     if words:
         mix = "".join(f"xor.b32 all, all, ${i}; " for i in range(1, len(words)))
         llvm.inline_asm(None, words, f"{{ .reg .pred never; .reg .b32 lanes, all; mov.b32 all, $0; {mix}activemask.b32 lanes; "
@@ -198,7 +199,7 @@ def _cluster_rank(op: ir.OpView) -> ir.Value:
 def _cluster_arrive(op: ir.OpView) -> None:
     # An arrival that releases everything would wait until the whole GPU sees what was written to global memory. One that
     # does not may overtake reads, unless an instruction before it needs what they bring.
-    _need([w for v in op.values for w in _words(v)])
+    _need(op.values)
     nvvm.fence_sync_restrict(nvvm.MemOrderKind.RELEASE)
     nvvm.cluster_arrive_relaxed(aligned=True)
 

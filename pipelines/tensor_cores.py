@@ -8,7 +8,6 @@ slot, and where each thread reads for itself, each warp does.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from math import prod
 
@@ -87,7 +86,7 @@ class TensorCores(CopiedTiles):
         self.groups = schedule.threads // GROUP
         self.group = self.thread_number  # of this thread's group, once there are rings
         self.sharing = WARP if schedule.staged else GROUP  # threads that release a slot together
-        self.drained = False  # nothing comes to rings any more
+        self.awaited = 0  # ops that still await what comes to rings
         self.running = False  # products may not have ended
         self.only_fetches = False  # here is one thread
         self.fetches: bool | None = None  # whether only weights are fetched here, or only what is none; None for both
@@ -146,19 +145,17 @@ class TensorCores(CopiedTiles):
             kernel.Barrier()
             group = arith.divui(self.thread_number, self._index(GROUP))
             self.group = kernel.Uniform(value=group, result=ir.IndexType.get()).result
-            if any(ops_in(o, tile.TakeTurn) for o in op.operation.block.operations):
+            ops = list(op.operation.block.operations)
+            self.awaited = sum(len(ops_in(o, tile.Await)) for o in ops)
+            if any(ops_in(o, tile.TakeTurn) for o in ops):
                 with self._when(self._is(self.group, self.groups - 1)):  # as if the last group had just passed the turn
                     kernel.GroupBarrier(number=self._index(TURNS), threads=2 * GROUP, arrive=True)
         return _Ring(slots, rows, blocks, size * item, size, memory, full, empty)
 
     def free_memory(self, size: int) -> str | None:
         """Rings, once all that comes to them has come."""
-        return "ring" if self.drained and sum(r.slots * r.bytes for r in self.rings.values()) >= size else None
-
-    def _lower_reduces(self, ops: list[tile.Reduce]) -> None:
-        later = itertools.takewhile(lambda o: o != ops[-1], reversed(list(ops[-1].operation.block.operations)))
-        self.drained = self.depth == 0 and not any(ops_in(o, tile.Await) for o in later)
-        super()._lower_reduces(ops)
+        drained = not self.awaited and not self.depth
+        return "ring" if drained and sum(r.slots * r.bytes for r in self.rings.values()) >= size else None
 
     def _turn(self, ring: _Ring, turn: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The slot of a turn, and the parity of its phase."""
@@ -231,6 +228,7 @@ class TensorCores(CopiedTiles):
         ring = self.rings[op.ring]
         slot, parity = self._turn(ring, op.turn)
         kernel.MbarrierWait(barriers=ring.full, index=slot, parity=parity)
+        self.awaited -= 1
         self.places[op.result] = (ring.memory, self._scaled(slot, ring.elements))
 
     def _lower_release(self, op: tile.Release) -> None:

@@ -313,8 +313,8 @@ def test_what_blocks_exchange_lies_over_rings_that_all_groups_have_read(monkeypa
     program = product(128, 100, 256, 4096)
     artifact = compiled(program)
     (kernel,) = artifact.manifest.kernels.values()
-    slots = {t.rows * t.columns * 2 for t in kernel.tensor_maps}
-    assert kernel.shared_bytes - 6 * sum(slots) < 1024  # nothing but rings of six slots and their barriers
+    slot = sum(t.rows * t.columns * 2 for t in kernel.tensor_maps)
+    assert kernel.shared_bytes - 6 * slot < 1024  # nothing but rings of six slots and their barriers
     check_product(simulate(program, artifact)["y"], program.inputs["x"], program.inputs["w"], "f32")
     text, barrier = text_of(artifact), "\tbar.sync \t1, 256;\n"
     assert text.count(barrier) == 1

@@ -31,11 +31,6 @@ class GroupTiles:
         """Bytes of shared memory that a turn writes, zeros outside the operands as well, and that its groups read."""
         return self.slot + 2 * TILE_DEPTH * self.groups * (64 + self.width * self.together)
 
-    @property
-    def exchanged(self) -> int:
-        """Bytes that a block reads of others that split the depth with it: it adds up its share of the tile."""
-        return 4 * self.height * self.width * self.together * (self.split - 1) // self.split
-
     def slots(self, shared: int) -> int:
         """Turns that fit so many bytes of shared memory. What is exchanged takes the place of three of them or fewer."""
         return shared // self.slot

@@ -52,11 +52,6 @@ class Tiling:
         """Shared memory for one tile of each operand."""
         return 4 * DEPTH * (self.height + self.width * self.together)
 
-    @property
-    def exchanged_bytes(self) -> int:
-        """What a block reads of others that split the depth with it: it adds up its share of the tile."""
-        return 4 * self.height * self.width * self.together * (self.split - 1) // self.split
-
     def stages(self, shared_bytes: int) -> int:
         """Slots of a ring for which a multiprocessor's shared memory has room. What is exchanged takes the place of three of
         them or fewer."""
@@ -72,7 +67,8 @@ class Tiling:
         shared = 2 * 4 * self.groups * PIECES * reads
         fetch = self.slot_bytes / FETCHED_BYTES
         waves = -(-programs // at_once)
-        return waves * (turns * max(issue, shared, fetch) + FIXED_CYCLES + exchange_cycles(self.exchanged_bytes))
+        exchange = exchange_cycles(self.height * self.width * self.together, self.split)
+        return waves * (turns * max(issue, shared, fetch) + FIXED_CYCLES + exchange)
 
     def __str__(self) -> str:
         parts = f" in {self.split} parts" if self.split > 1 else ""

@@ -338,7 +338,7 @@ class Products(Plan):
         fetched = 2 * TILE_DEPTH * (min(tiles.height, largest(s, row)) + width)
         step = max(multiply, fetched / FETCHED_BYTES, tiles.moved / SHARED_BYTES)
         waves = -(-self._tensor_programs(row, columns, tiles.height, tiles.width) // self.target.clusters(tiles.split))
-        cycles = waves * (steps * step + FIXED_CYCLES + exchange_cycles(tiles.exchanged))
+        cycles = waves * (steps * step + FIXED_CYCLES + exchange_cycles(tiles.height * width, tiles.split))
         matrix = prod(largest(s, a) for a in columns) * tiles.together * largest(s, k) * item
         return max(cycles, matrix / (READ_BYTES * self.target.multiprocessors) + FIXED_CYCLES), cycles
 

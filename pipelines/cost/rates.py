@@ -18,6 +18,6 @@ FEW_ROWS = 8  # up to here a product takes the time of reading its matrix
 TILE_DEPTH = 64  # 16-bit elements along the reduced axis, half as many of f32: 128 bytes, the span of a swizzle
 
 
-def exchange_cycles(exchanged: int) -> float:
-    """Until blocks of a cluster have added up what they read of others, so many bytes each, 0 where that is nothing."""
-    return EXCHANGE_CYCLES + exchanged / EXCHANGED_BYTES if exchanged else 0.0
+def exchange_cycles(sums: int, blocks: int) -> float:
+    """Until blocks of a cluster, of which each has so many sums, have each added up a share of them; 0 for one block."""
+    return EXCHANGE_CYCLES + 4 * sums * (blocks - 1) // blocks / EXCHANGED_BYTES if blocks > 1 else 0.0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith, llvm, math, vector
+from mlir.dialects import llvm, math
 
+from tilec.pipelines.kernel import replace_in_single
 from tilec.pipelines.passes import Pass
 
 # In f32. `math.exp2` is not here: ex2.approx.f32 is within 2 units in the last place everywhere.
@@ -29,19 +31,6 @@ class Libdevice(Pass):
                 _replace(module)
 
 
-def _widen(power: ir.OpView, single: ir.Type) -> None:
-    """Computes exp2 of 16-bit elements in f32: the hardware's own 16-bit exponential is not accurate to its last place."""
-    kind = power.results[0].type
-    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
-    if element == single:
-        return
-    wide = ir.VectorType.get(list(kind.shape), single) if isinstance(kind, ir.VectorType) else single
-    with power.operation.location, ir.InsertionPoint(power):
-        result = arith.truncf(kind, math.exp2(arith.extf(wide, power.operands[0])))
-    power.results[0].replace_all_uses_with(result)
-    power.operation.erase()
-
-
 def _replace(module: ir.OpView) -> None:
     found: list[ir.OpView] = []
     powers: list[ir.OpView] = []
@@ -49,31 +38,25 @@ def _replace(module: ir.OpView) -> None:
     def visit(nested: ir.Operation) -> ir.WalkResult:
         if nested.name in FUNCTIONS:
             found.append(nested.opview)
-        elif nested.name == "math.exp2":
+        elif nested.name == "math.exp2" and not _is_single(nested.results[0].type):
             powers.append(nested.opview)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    single = ir.F32Type.get()
-    for power in powers:
-        _widen(power, single)
+    for power in powers:  # the hardware's own 16-bit exponential is not accurate to its last place
+        replace_in_single(power, power.operands, lambda values: math.exp2(*values))
     used = sorted({FUNCTIONS[call.operation.name] for call in found})
     for call in found:
-        name = FUNCTIONS[call.operation.name]
-        with call.operation.location, ir.InsertionPoint(call):
-            kind = call.results[0].type
-            count = kind.shape[0] if isinstance(kind, ir.VectorType) else 1
-            element = kind.element_type if isinstance(kind, ir.VectorType) else kind
-            parts = []
-            for i in range(count):
-                operands = [vector.extract(v, [], [i]) if isinstance(kind, ir.VectorType) else v for v in call.operands]
-                operands = [v if element == single else arith.extf(single, v) for v in operands]
-                part = llvm.call(single, operands, [], [], callee=name)
-                parts.append(part if element == single else arith.truncf(element, part))
-            result = vector.from_elements(kind, parts) if isinstance(kind, ir.VectorType) else parts[0]
-        call.results[0].replace_all_uses_with(result)
-        call.operation.erase()
+        replace_in_single(call, call.operands, functools.partial(_call, FUNCTIONS[call.operation.name]))
     with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]), module.operation.location:
         for name in used:
             arguments = ", ".join(["f32"] * (2 if name == "__nv_fmodf" else 1))
             llvm.LLVMFuncOp(name, ir.TypeAttr.get(ir.Type.parse(f"!llvm.func<f32 ({arguments})>")))
+
+
+def _call(name: str, operands: list[ir.Value]) -> ir.Value:
+    return llvm.call(ir.F32Type.get(), operands, [], [], callee=name)
+
+
+def _is_single(kind: ir.Type) -> bool:
+    return isinstance(kind.element_type if isinstance(kind, ir.VectorType) else kind, ir.F32Type)

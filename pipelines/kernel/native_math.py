@@ -8,11 +8,13 @@ whose maker allows it (`fastmath<afn>`) are flushed as well. Other reciprocals a
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith, llvm, vector
+from mlir.dialects import llvm
 
+from tilec.pipelines.kernel import replace_in_single
 from tilec.pipelines.passes import Pass
 
 
@@ -37,7 +39,7 @@ class NativeMath(Pass):
         instructions = [(nested, _instruction(nested)) for nested in found]  # of the program as it was: each looks at others
         for nested, instruction in instructions:
             if instruction:
-                _replace(nested, f"{instruction} $0, $1;")
+                replace_in_single(nested, list(nested.operands)[-1:], functools.partial(_issue, instruction))
 
 
 def _instruction(op: ir.OpView) -> str | None:
@@ -78,17 +80,5 @@ def _constant(value: ir.Value) -> float | None:
     return float(ir.FloatAttr(attribute).value)
 
 
-def _replace(op: ir.OpView, instruction: str) -> None:
-    """Makes `op` an instruction for each element of its last operand."""
-    kind, value, single = op.results[0].type, op.operands[len(op.operands) - 1], ir.F32Type.get()
-    with op.operation.location, ir.InsertionPoint(op):
-        vectors = isinstance(kind, ir.VectorType)
-        element = kind.element_type if vectors else kind
-        parts = [vector.extract(value, [], [i]) for i in range(kind.shape[0])] if vectors else [value]
-        made = []
-        for part in parts:
-            wide = part if element == single else arith.extf(single, part)
-            result = llvm.inline_asm(single, [wide], instruction, "=f,f", asm_dialect=0)
-            made.append(result if element == single else arith.truncf(element, result))
-        op.results[0].replace_all_uses_with(vector.from_elements(kind, made) if vectors else made[0])
-    op.operation.erase()
+def _issue(instruction: str, operands: list[ir.Value]) -> ir.Value:
+    return llvm.inline_asm(ir.F32Type.get(), operands, f"{instruction} $0, $1;", "=f,f", asm_dialect=0)

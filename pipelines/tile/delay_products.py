@@ -159,10 +159,10 @@ def _rotated(old: scf.ForOp, turn: _Turn, start: ir.Value, carried: list[ir.Valu
             op.operation.attributes["running"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)
     fetch = next(o for o in body if isinstance(o, tile.Fetch) and o.ring == ring)
     narrowed = _narrowed(second.lhs)
-    after = body[body.index(narrowed):]
+    after = body[body.index(narrowed) + 1:]
     held = _depends_on(after, narrowed.results[0])
     for op in after:  # what needs neither is computed before the wait
-        if op not in held and op not in others and is_pure(op.operation) and not isinstance(op, tile.DotShared):
+        if op not in held and op not in others and is_pure(op.operation):
             op.operation.move_before(narrowed.operation)
     for op in (fetch, turn.slot):
         op.operation.move_before(narrowed.operation)

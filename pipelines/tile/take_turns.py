@@ -29,8 +29,9 @@ class TakeTurns(Pass):
     def run(self, op: ir.OpView) -> None:
         for function, schedule in tile_functions(op):
             if schedule.tensor and not schedule.copied and schedule.threads > GROUP:
-                for loop in (o for op in body_of(function).operations for o in ops_in(op, scf.ForOp)):
-                    _take_turns(loop)
+                for outer in body_of(function).operations:
+                    for loop in ops_in(outer, scf.ForOp):
+                        _take_turns(loop)
 
 
 def _take_turns(loop: scf.ForOp) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
-from tilec.pipelines.compiler import compile_module
-from tilec.pipelines.targets import find_target
-from tilec.runtime.cuda import CudaProgram, find_gpu
-from tilec.runtime.cuda_replay import Replay
+from tilec.runtime.cuda import find_gpu
 from tilec.tools.bench import attention, harness, matmul
 
 gpu = find_gpu()
@@ -29,14 +28,11 @@ def test_every_run_gives_the_same_bits(name: str) -> None:
     case = CASES[name]()
     inputs = case.inputs(0)
     assert gpu is not None
-    artifact = compile_module(case.graph.module, find_target(gpu[0]), {})
-    program = CudaProgram(artifact, [(n, inputs[n]) for n in artifact.manifest.weights])
-    replay = Replay(program, "main", [inputs], case.symbols)
     index, exact = case.exact(inputs)
-    first = replay.run([case.output])[0][case.output]
-    assert harness.error_of(harness.as_float64(first[index], case.dtype), exact) <= harness.LIMITS[case.dtype]
-    for run in range(RUNS):
-        again = replay.run([case.output])[0][case.output]
-        assert np.array_equal(first.view(np.uint8), again.view(np.uint8)), f"run {run} differs"
-    replay.close()
-    program.close()
+    with contextlib.ExitStack() as stack:
+        replay = harness.load(case, gpu[0], [inputs], (), stack)
+        first = replay.run([case.output])[0][case.output]
+        assert harness.error_of(harness.as_float64(first[index], case.dtype), exact) <= harness.LIMITS[case.dtype]
+        for run in range(RUNS):
+            again = replay.run([case.output])[0][case.output]
+            assert np.array_equal(first.view(np.uint8), again.view(np.uint8)), f"run {run} differs"

@@ -142,7 +142,7 @@ def measure(case: Case, target: str, turns: int, leave_out: Sequence[str] = ()) 
     with contextlib.ExitStack() as stack:
         stack.callback(torch_side.release)
         try:
-            ours = _load(case, target, sets, leave_out, stack)
+            ours = load(case, target, sets, leave_out, stack)
             results = [r[case.output] for r in ours.run([case.output])]
             whole = all(is_finite(r) for r in results)  # also where it is not compared
             row["error"] = error_of(as_float64(results[-1][index], case.dtype), exact) if whole else math.inf
@@ -181,7 +181,7 @@ def costs_of_kernels(program: CudaProgram, entry: str, arguments: Arrays, symbol
     return costs
 
 
-def _load(case: Case, target: str, sets: Sequence[Arrays], leave_out: Sequence[str], stack: contextlib.ExitStack) -> Replay:
+def load(case: Case, target: str, sets: Sequence[Arrays], leave_out: Sequence[str], stack: contextlib.ExitStack) -> Replay:
     """A case's program, compiled and on the GPU with all sets, until the stack unwinds."""
     artifact = compile_module(case.graph.module, find_target(target), {}, leave_out=leave_out)
     program = CudaProgram(artifact, [(n, sets[0][n]) for n in artifact.manifest.weights])
