@@ -361,11 +361,22 @@ class MbarrierArrive(_Mbarrier, name="mbarrier_arrive"):
 
 
 class MbarrierWait(_Mbarrier, name="mbarrier_wait"):
-    """Returns when the phase of a parity, 0 for the first, has ended."""
+    """Returns when the phase of a parity, 0 for the first, has ended; at once if mbarrier_test has found that, and `ended`
+    says so."""
 
     barriers: Operand[ir.MemRefType]
     index: Operand[ir.IndexType]
     parity: Operand[ir.IndexType]
+    ended: Sequence[Operand[ir.IntegerType]] = ()
+
+
+class MbarrierTest(_Mbarrier, name="mbarrier_test"):
+    """Whether the phase of a parity has ended. Then what was copied or written before may be read; nobody waits."""
+
+    barriers: Operand[ir.MemRefType]
+    index: Operand[ir.IndexType]
+    parity: Operand[ir.IndexType]
+    result: Result[ir.IntegerType]
 
 
 class TmaLoad(_Mbarrier, name="tma_load"):

@@ -51,7 +51,7 @@ def _compile(module: ir.Module, target: CpuTarget | GpuTarget, to_tiles: Sequenc
         else:
             run_pipeline(module, without(kernel_pipeline(target), leave_out), observer=observer)
             plan = plan_module(module.operation)
-            run_pipeline(module, NVVM, observer=observer)
+            run_pipeline(module, without(NVVM, leave_out), observer=observer)
             lowered = _kernels(module)
             kernels = {f.attributes["sym_name"].value: _kernel(f, list(symbols)) for f in _functions(lowered)}
             files = {f"{name}.ptx": text.encode() for name, text in emit_ptx(lowered, target).items()}

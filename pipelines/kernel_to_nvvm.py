@@ -32,7 +32,6 @@ class KernelToNvvm(Pass):
     def run(self, op: ir.OpView) -> None:
         for module in op.regions[0].blocks[0].operations:
             if module.operation.name == "gpu.module":
-                module.attributes["dlti.dl_spec"] = ir.Attribute.parse("#dlti.dl_spec<index = 32 : i32>")
                 for function in list(module.regions[0].blocks[0].operations):
                     if function.operation.name == "func.func":
                         with function.operation.location:

@@ -340,7 +340,19 @@ def _mbarrier_arrive(op: ir.OpView) -> None:
 
 @rule(kernel.MbarrierWait)
 def _mbarrier_wait(op: ir.OpView) -> None:
-    nvvm.mbarrier_try_wait_parity(_barrier_of(op), _word(op.parity), _word(FOREVER))
+    if not op.ended:
+        nvvm.mbarrier_try_wait_parity(_barrier_of(op), _word(op.parity), _word(FOREVER))
+        return
+    # In one piece, with branches that are the same in all lanes: assemblers would take one around a wait for divergent.
+    place = llvm.ptrtoint(ir.IntegerType.get_signless(32), _barrier_of(op))
+    llvm.inline_asm(None, [place, _word(op.parity), *op.ended], " ".join((
+        "{ .reg .pred ended; @$2 bra.uni ENDED; AGAIN:", f"mbarrier.try_wait.parity.shared.b64 ended, [$0], $1, {FOREVER};",
+        "@!ended bra.uni AGAIN; ENDED: }")), "r,r,b,~{memory}", has_side_effects=True, asm_dialect=0)
+
+
+@rule(kernel.MbarrierTest)
+def _mbarrier_test(op: ir.OpView) -> ir.Value:
+    return nvvm.mbarrier_test_wait(op.result.type, _barrier_of(op), _word(op.parity))
 
 
 @rule(kernel.TmaLoad)

@@ -68,9 +68,8 @@ def _split(kernels: ir.OpView) -> dict[str, str]:
         name = ir.StringAttr(op.attributes["sym_name"]).value
         group = functions if "nvvm.kernel" in op.attributes else others  # others: shared memory and library functions
         group[name] = op.operation.get_asm(use_local_scope=True)
-    attributes = "attributes {dlti.dl_spec = #dlti.dl_spec<index = 32 : i32>}"
     return {
-        name: f"module attributes {{gpu.container_module}} {{ gpu.module @kernels {attributes} {{\n"
+        name: "module attributes {gpu.container_module} { gpu.module @kernels {\n"
               + "\n".join([other for symbol, other in others.items() if f"@{symbol}" in text] + [text]) + "\n} }"
         for name, text in functions.items()
     }

@@ -12,11 +12,14 @@ from tilec.pipelines.cost.gpu import SHARING_BLOCKS
 from tilec.pipelines.cpu.expand_math import ExpandMath
 from tilec.pipelines.cse import Cse
 from tilec.pipelines.dce import Dce
+from tilec.pipelines.kernel.count_turns import CountTurns
 from tilec.pipelines.kernel.dependent_launch import DependentLaunch
 from tilec.pipelines.kernel.libdevice import Libdevice
 from tilec.pipelines.kernel.merge_launches import MergeLaunches
 from tilec.pipelines.kernel.native_math import NativeMath
+from tilec.pipelines.kernel.peek_barriers import PeekBarriers
 from tilec.pipelines.kernel_to_nvvm import KernelToNvvm
+from tilec.pipelines.nvvm.narrow_indices import NarrowIndices
 from tilec.pipelines.passes import Entry, Pass, PipelineError, Upstream
 from tilec.pipelines.primop.decompose_softmax import DecomposeSoftmax
 from tilec.pipelines.primop.fold_scales import FoldScales
@@ -68,7 +71,8 @@ OPTIONAL = (
     Cse.name, Dce.name, Group.name, FoldScales.name, OnlineReductions.name, StageRows.name, OnlineRows.name,
     HeldRows.name, ShareChains.name,
     PackWeights.name, Prefetch.name, Split.name, Persist.name, DelayProducts.name, TakeTurns.name, SoftwarePipeline.name,
-    Specialise.name, MergeLaunches.name, DependentLaunch.name, NativeMath.name,
+    Specialise.name, MergeLaunches.name, DependentLaunch.name, NativeMath.name, CountTurns.name,
+    PeekBarriers.name, NarrowIndices.name,
 )
 
 
@@ -141,7 +145,10 @@ NVVM: tuple[Entry, ...] = (
     Upstream("canonicalize"),
     Upstream("cse"),
     Upstream("loop-invariant-code-motion"),  # ... and leaves the loops while there are loops
+    CountTurns(),  # of what upstream has made alike and left in the loops
+    PeekBarriers(),  # whose slots and phases are then known a turn ahead
     KernelToNvvm(),
+    NarrowIndices(),
 )
 
 

@@ -27,7 +27,7 @@ from tilec.pipelines.tile import GROUP, op_after, op_before, ops_in
 from tilec.runtime.artifact import ITEM_BYTES
 
 # Registers of a thread of the producer and of the others, by groups that compute and blocks that share a multiprocessor.
-REGISTERS = {(2, 0): (40, 232), (2, 1): (40, 232), (3, 0): (32, 160)}
+REGISTERS = {(1, 2): (40, 216), (2, 0): (40, 232), (2, 1): (40, 232), (3, 0): (32, 160)}
 TURNS = 2  # the number of the barrier where the first group waits for its turn
 LONG_WALK = 16  # turns of a product straight from memory beyond which LLVM shall write out two: more take registers
 
@@ -474,7 +474,7 @@ def unroll_long(loop: scf.ForOp) -> None:
     bounds = [defining_op(v) for v in (loop.lowerBound, loop.upperBound, loop.step)]
     if all(isinstance(b, arith.ConstantOp) for b in bounds):
         first, last, step = (ir.IntegerAttr(b.value).value for b in bounds)
-        if -(-(last - first) // step) > LONG_WALK:
+        if -(-(last - first) // step) > 2:
             loop.operation.attributes["loop_annotation"] = ir.Attribute.parse(
                 "#llvm.loop_annotation<unroll = <count = 2 : i32>>")
 

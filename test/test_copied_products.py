@@ -230,7 +230,7 @@ MISTAKES: dict[str, tuple[str, str, str | None, int]] = {  # a pattern, what sta
     "no barrier after a wait": (r"bar\.sync[^;]*;", "", "race|no barrier", 0),
     "copies that are not committed": (r"cp\.async\.commit_group;", "", "cp.async in flight", 0),
     "what does not exist is copied": (r"(cp\.async\.cg[^;]*, 16), %r\d+;", r"\1;", "out of bounds", 0),
-    "another place in the row": (r"xor\.b64(\s+%rd\d+, %rd\d+), 32;", r"xor.b64\1, 48;", None, 0),
+    "another place in the row": (r"xor\.b32(\s+%r\d+, %r\d+), 32;", r"xor.b32\1, 48;", None, 0),
     "columns for rows": (r"ldmatrix\.sync\.aligned\.m8n8\.x4\.shared", "ldmatrix.sync.aligned.m8n8.x4.trans.shared", None, 1),
 }
 

@@ -294,11 +294,11 @@ def test_sums_and_operands_fit_the_registers(name: str, tmp_path: Path) -> None:
 MISTAKES: dict[str, Edit] = {  # a pattern, what stands in its place, and what is found: a fault, or wrong results
     "no wait for a full slot": (FULL, "", "bulk copy in flight"),
     "a wait for the phase before": (FULL, of_parity(1), "bulk copy in flight"),
-    "no wait for an empty slot": (EMPTY, "", "mbarrier: 1 more arrive where 0 of 1 are pending"),
+    "no wait for every empty slot": (EMPTY, "", "mbarrier: 1 more arrive where 0 of 1 are pending"),
     "a wait that every turn passes": (EMPTY, of_parity(1), "mbarrier: 1 more arrive where 0 of 1 are pending"),
     "a slot is not released": (r"mbarrier\.arrive\.shared[^;]*;", "", "deadlock, mbarrier"),
     "a slot is released by more warps than there are": (r"(mbarrier\.init[^;]*, )%\w+;", r"\g<1>5;", "deadlock, mbarrier"),
-    "another place in the row": (r"(xor\.b64\s+%\w+, %\w+, )4;", r"\g<1>8;", None),
+    "another place in the row": (r"(xor\.b32\s+%\w+, %\w+, )4;", r"\g<1>8;", None),
     "a column that is not swizzled": (r"(ld\.shared\.v4\.b32[^;]*)\+144\]", r"\1+128]", None),
 }
 

@@ -497,9 +497,11 @@ def test_a_reduced_length_ends_where_it_is_used() -> None:
 # --- Attention of many queries ---------------------------------------------------------------------------------------
 
 
-def attention(heads: int, kv_heads: int, width: int, used: int, past: int | None, dtype: str, result: str) -> Program:
+def attention(
+    heads: int, kv_heads: int, width: int, used: int, past: int | None, dtype: str, result: str, capacity: int = 160
+) -> Program:
     """Causal attention over a cache; without `past`, of all queries to all keys, which are as many."""
-    program = Program(Graph({"past": (0, 100), "seq": (1, 160)}), symbols={"seq": used, "past": past or 0})
+    program = Program(Graph({"past": (0, 100), "seq": (1, capacity)}), symbols={"seq": used, "past": past or 0})
     with program.graph.entry("main"):
         q, before = normal(program, "q", (seq(program), heads, width), dtype), program.graph.symbol("past")
         if past is None:
@@ -541,9 +543,25 @@ def test_attention_of_many_queries_is_one_kernel(
     check_attention(program, artifact, result, past)
 
 
+def test_three_groups_of_warps_take_turns_where_queries_are_many() -> None:
+    program = attention(2, 1, 64, 400, None, "bf16", "f32", capacity=8192)
+    artifact = compiled(program)
+    (code,) = artifact.files.values()
+    assert ".reqntid 512" in code.decode() and "bar.arrive" in code.decode()
+    check_attention(program, artifact, "f32", None)
+
+
 @pytest.mark.parametrize(
     "leave_out",
-    [("tile-delay-products",), ("tile-take-turns",), ("tile-specialise",), ("tile-delay-products", "tile-specialise")],
+    [
+        ("tile-delay-products",),
+        ("tile-take-turns",),
+        ("tile-specialise",),
+        ("tile-delay-products", "tile-specialise"),
+        ("kernel-count-turns",),
+        ("kernel-peek-barriers",),
+        ("nvvm-narrow-indices",),
+    ],
 )
 @pytest.mark.parametrize(("heads", "kv_heads", "width", "used", "past"), [(3, 1, 64, 130, 5), (2, 2, 128, 150, None)])
 def test_attention_without_roles_or_delay_computes_the_same(
@@ -744,6 +762,7 @@ MISTAKES: dict[str, Edit] = {  # a pattern, what stands in its place, and what i
     "no swizzle": (DESCRIPTOR, plus(-1 << 62), None),
     "rows for columns": (r"(bulk\.tensor[^{]*\{)(%\w+), (%\w+)", r"\1\3, \2", None),
 }
+TESTED = r"mbarrier\.test_wait\.parity\S+\s+(%p\d+), [^;]*;"
 EVERYWHERE = ("another distance of rows", "no swizzle", "a wait that the first turn does not pass")
 EVERYWHERE += ("barriers that the copies do not see", "a wait that every turn passes")
 
@@ -773,6 +792,16 @@ def test_a_mistake_is_found(long_product: tuple[Program, Artifact], name: str) -
     else:
         with pytest.raises(Fault, match=message):
             simulate(program, broken)
+
+
+@pytest.mark.parametrize("width", [64, 128])
+def test_a_slot_that_is_taken_for_full_is_found(width: int) -> None:
+    """As if what a turn asks for, for the next one, had always come."""
+    program = attention(1, 1, width, 600, None, "bf16", "f32", capacity=600)
+    artifact = compiled(program)
+    broken = edited(artifact, *artifact.files, TESTED, r"setp.eq.u32 \1, 0, 0;", 0)
+    with pytest.raises(Fault, match="bulk copy in flight"):
+        simulate(program, broken)
 
 
 def test_a_fetch_that_does_not_wait_for_the_kernel_before_is_found() -> None:

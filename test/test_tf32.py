@@ -305,7 +305,7 @@ MISTAKES: dict[str, Edit] = {  # a target, a pattern and what stands in its plac
     "one step for both halves of a row": ("sm_90a", r"(add\.s64 left, %\w+, )6;", r"\g<1>2;"),
     "no swizzle": ("sm_90a", r"(or\.b64\s+%\w+, %\w+, )(46116862933053603\d\d)", lambda m: f"{m[1]}{int(m[2]) - (1 << 62)}"),
     "rows in another order": ("sm_80", rf"({MMA}\{{[^}}]*\}}, \{{)(%\w+), (%\w+),", r"\1\3, \2,"),
-    "another place in the row": ("sm_80", r"(xor\.b64\s+%\w+, %\w+, )16;", r"\g<1>8;"),
+    "another place in the row": ("sm_80", r"(xor\.b32\s+%\w+, %\w+, )16;", r"\g<1>8;"),
     "the depth in another order": ("sm_80", rf"({MMA}\{{[^}}]*\}}, \{{[^}}]*\}}, \{{)(%\w+), (%\w+)", r"\1\3, \2"),
 }
 

@@ -35,7 +35,7 @@ KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses the
 ONLINE_THREADS = (128, 256)  # of a block that shares a cache: what they must combine in the end costs more than what is read
 ONLINE_BLOCKS = 3 * 128  # such threads that a multiprocessor has registers for
 SHARING_BLOCKS = ONLINE_BLOCKS // ONLINE_THREADS[0]  # of a multiprocessor where all of them share a cache
-MANY_QUERIES = 4096  # from which a third group of warps pays for higher tiles of small heads
+MANY_QUERIES = 8192  # from which groups of warps that read keys together gain more than blocks that take turns
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 ROW_LOADS = 16  # 16-byte loads of one thread where a program makes a row first, which must pay for more of the matrix
 ELEMENTS_OF_A_TURN = 16  # of a long row that a thread takes between mending what it carries
@@ -271,16 +271,22 @@ class GpuPlan(Products):
         return 8 * blocks < 7 * self.target.multiprocessors
 
     def _online_tensor(self, row: int, t: int, d: int) -> Schedule:
-        """Attention of many queries: two products by tensor cores, the rows' maxima and what is summed in registers."""
-        s, width = self.structure, largest(self.structure, d)
-        groups = 3 if width <= TILE_DEPTH and largest(s, row) >= MANY_QUERIES else 2
+        """Attention of many queries: two products by tensor cores, the rows' maxima and what is summed in registers.
+
+        Of small heads two blocks share a multiprocessor, each of one group of warps: one begins or ends while the other
+        computes. Very many queries without a mask are groups of one block, which read keys once.
+        """
+        s, width, order = self.structure, largest(self.structure, d), self._heavy_first(row)
+        small, together = width <= TILE_DEPTH, largest(s, row) >= MANY_QUERIES and "reversed" not in order
+        groups, resident = (3, 0) if small and together else (1, 2) if small else (2, 0)
         keys = KEYS_OF_A_TILE if width <= 128 else KEYS_OF_A_TILE // 2  # what a thread's registers hold
         self.set(row, 2, 32 * groups)
         self.set(t, keys // 8, 4, 2)
         self.set(d, width // 8, 4, 2)
         row_bytes = _row_bytes(width)
-        stages = (self.target.shared_bytes - (8 << 10) - row_bytes * 64 * groups) // (2 * row_bytes * keys)
-        schedule = self.schedule(dot=True, tensor=True, stages=min(MOST_STAGES, stages), **self._heavy_first(row))
+        shared = self.target.shared_bytes // max(resident, 1) - (4 << 10) - row_bytes * 64 * groups
+        stages = min(MOST_STAGES, shared // (2 * row_bytes * keys))
+        schedule = self.schedule(dot=True, tensor=True, stages=stages, resident=resident, **order)
         return schedule.with_axis(row, warps=4 * groups).with_axis(d, lanes_of=schedule.axes[t].name)
 
     def _heavy_first(self, row: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from mlir import ir
-from mlir.dialects import arith, vector
+from mlir.dialects import arith, scf, vector
 
 
 def replace_in_single(op: ir.OpView, operands: Sequence[ir.Value], make: Callable[[list[ir.Value]], ir.Value]) -> None:
@@ -19,3 +19,18 @@ def replace_in_single(op: ir.OpView, operands: Sequence[ir.Value], make: Callabl
             parts.append(part if element == single else arith.truncf(element, part))
         op.results[0].replace_all_uses_with(vector.from_elements(kind, parts) if vectors else parts[0])
     op.operation.erase()
+
+
+def kernel_loops(module: ir.OpView) -> list[scf.ForOp]:
+    """All loops of a module's kernels, inner ones first."""
+    found: list[scf.ForOp] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "scf.for":
+            found.append(op.opview)
+        return ir.WalkResult.ADVANCE
+
+    for kernels in module.regions[0].blocks[0].operations:
+        if kernels.operation.name == "gpu.module":
+            kernels.operation.walk(visit)
+    return found

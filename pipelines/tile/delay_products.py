@@ -6,9 +6,9 @@
                                                                      o = dot(p, V[last], o)
 
 So the tensor cores have work while a turn computes, and a turn waits for them once instead of twice. The first turn is that
-of the last loop of a chain: its mask is right for every turn. Slots of the delayed product are released a turn later; the
-wait for its next operand stands before that for its result, and what needs neither before both, such as the sum of the
-powers, because no assembler moves arithmetic across a branch.
+of the last loop of a chain: its mask is right for every turn. Slots of the delayed product are awaited and released a turn
+later. What needs neither its result nor its registers, such as the sum of the powers, stands before the wait for it, because
+no assembler moves arithmetic across a branch.
 Only where tensor cores run beside their warps, as wgmma does.
 """
 
@@ -22,10 +22,11 @@ from mlir.dialects import arith, scf
 
 from tilec.dialects import tile
 from tilec.pipelines.effects import is_pure
+from tilec.pipelines.loops import in_another_turn, index_constant
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import defining_op
-from tilec.pipelines.tile import in_another_turn, index_constant, op_after, tile_functions
+from tilec.pipelines.tile import op_after, tile_functions
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,9 @@ def _delay(chain: list[scf.ForOp], turns: list[_Turn]) -> None:
     for loop in reversed(chain):
         loop.operation.erase()
     for turn in turns:
+        slot = turn.slot
         turn.second.operation.erase()
+        slot.operation.erase()
 
 
 def _first_turn(loop: scf.ForOp, turn: _Turn, first: scf.ForOp) -> list[ir.Value]:
@@ -120,7 +123,7 @@ def _first_turn(loop: scf.ForOp, turn: _Turn, first: scf.ForOp) -> list[ir.Value
     copies = {loop.induction_variable: first.lowerBound, **dict(zip(loop.inner_iter_args, first.initArgs, strict=True))}
     *body, end = list(loop.body.operations)
     for op in body:
-        if op == turn.second or (isinstance(op, tile.Release) and op.ring == turn.slot.ring):
+        if op in (turn.second, turn.slot) or (isinstance(op, tile.Release) and op.ring == turn.slot.ring):
             continue
         clone = op.operation.clone()
         for i, operand in enumerate(clone.operands):
@@ -164,8 +167,7 @@ def _rotated(old: scf.ForOp, turn: _Turn, start: ir.Value, carried: list[ir.Valu
     for op in after:  # what needs neither is computed before the wait
         if op not in held and op not in others and is_pure(op.operation):
             op.operation.move_before(narrowed.operation)
-    for op in (fetch, turn.slot):
-        op.operation.move_before(narrowed.operation)
+    fetch.operation.move_before(narrowed.operation)
     with ir.InsertionPoint(narrowed):
         summed_up = tile.Made(running=0, value=product, result=product.type)
         tile.Release(ring=ring, turn=before, running=0)

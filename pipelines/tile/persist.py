@@ -17,9 +17,10 @@ from mlir.dialects import affine, arith, scf
 from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import Linear, linear, make_map
 from tilec.dialects.schedule import Schedule
+from tilec.pipelines.loops import index_constant
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.tile import index_constant, tile_functions
+from tilec.pipelines.tile import tile_functions
 
 GROUP = 16  # programs along the fastest axis that run one after the other
 

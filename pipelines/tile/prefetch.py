@@ -17,6 +17,7 @@ from mlir.dialects import arith, scf
 
 from tilec.dialects import tile
 from tilec.dialects.index_expr import Dim, dim, map_results
+from tilec.pipelines.loops import carry_on, carrying
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.tile import tile_functions
@@ -63,27 +64,15 @@ def _pipeline(loop: scf.ForOp) -> None:
         return
     with loop.operation.location, ir.InsertionPoint(_earliest(loop, ahead)):
         first = [_copy(o, loop.induction_variable, _first(o, loop), first=True) for o in ahead]
-    with loop.operation.location, ir.InsertionPoint(loop):
-        count = len(loop.inner_iter_args)
-        longer = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, [*list(loop.operands)[3:], *first])
-        old = loop.body
-        with ir.InsertionPoint(longer.body):
-            following = arith.addi(longer.induction_variable, loop.step)
-            nexts = [_copy(o, loop.induction_variable, following if _bounded(o, loop) else
-                           arith.minsi(following, arith.subi(loop.upperBound, _length(o, loop)))) for o in ahead]
-            for before, after in zip(old.arguments, longer.body.arguments, strict=False):
-                before.replace_all_uses_with(after)
-            for load, carried in zip(ahead, list(longer.inner_iter_args)[count:], strict=True):
-                load.result.replace_all_uses_with(carried)
-                load.operation.erase()
-            *body, end = list(old.operations)
-            for o in body:
-                o.operation.detach_from_parent()
-                longer.body.append(o)
-            scf.YieldOp([*end.operands, *nexts])
-    for before, after in zip(loop.results, longer.results, strict=False):
-        before.replace_all_uses_with(after)
-    loop.operation.erase()
+    loop, carried = carrying(loop, first)
+    with loop.operation.location, ir.InsertionPoint.at_block_begin(loop.body):
+        following = arith.addi(loop.induction_variable, loop.step)
+        nexts = [_copy(o, loop.induction_variable, following if _bounded(o, loop) else
+                       arith.minsi(following, arith.subi(loop.upperBound, _length(o, loop)))) for o in ahead]
+    for load, now, later in zip(ahead, carried, nexts, strict=True):
+        carry_on(loop, now, later)
+        load.result.replace_all_uses_with(now)
+        load.operation.erase()
 
 
 def _turns(load: tile.Load, place: ir.AffineMap | None, loop: scf.ForOp) -> bool:

@@ -19,9 +19,10 @@ from mlir.dialects import arith, scf
 
 from tilec.dialects import tile
 from tilec.dialects.index_expr import map_results
+from tilec.pipelines.loops import in_another_turn, index_constant
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.tile import in_another_turn, index_constant, op_after, tile_functions
+from tilec.pipelines.tile import op_after, tile_functions
 
 
 @dataclass(frozen=True)

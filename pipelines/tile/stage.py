@@ -26,10 +26,11 @@ from mlir.dialects import arith, scf
 from tilec.dialects import tile
 from tilec.dialects.index_expr import Dim, dim, make_map, map_results
 from tilec.dialects.schedule import Schedule
+from tilec.pipelines.loops import index_constant
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import defining_op, offset_of
-from tilec.pipelines.tile import index_constant, op_after, tile_functions
+from tilec.pipelines.tile import op_after, tile_functions
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ CASES = {
     "multiply-adds, depth in parts": lambda: matmul.case(512, 2048, 2048, "f32"),
     "tensor cores, blocks that walk": lambda: matmul.case(4096, 4096, 4096, "bf16"),
     "tensor cores, depth in parts": lambda: matmul.case(512, 4096, 14336, "bf16"),
-    "attention, narrow heads": lambda: attention.case(4096, 64, False),
+    "attention, narrow heads": lambda: attention.case(8192, 64, False),
+    "attention, two blocks on a multiprocessor": lambda: attention.case(4096, 64, True),
     "attention, causal": lambda: attention.case(4096, 128, True),
 }
 

@@ -75,6 +75,9 @@ func.func @merged(%table: memref<0xi64, 1>) attributes {tile.arguments = [], ker
 // CHECK: nvvm.mbarrier.arrive.expect_tx %{{.*}}, %c8192_i32
 // CHECK: nvvm.mbarrier.arrive %{{.*}} : !llvm.ptr<3>
 // CHECK: nvvm.mbarrier.try_wait.parity %{{.*}}, %{{.*}}, %c10000000_i32
+// What a test has found needs no wait: in one piece of assembly, whose branches are the same in all lanes.
+// CHECK: %[[ENDED:.*]] = nvvm.mbarrier.test.wait %{{.*}}, %{{.*}} : !llvm.ptr<3>, i32 -> i1
+// CHECK: llvm.inline_asm has_side_effects {{.*}}"{ .reg .pred ended; @$2 bra.uni ENDED; AGAIN: mbarrier.try_wait.parity.shared.b64 ended, [$0], $1, 10000000; @!ended bra.uni AGAIN; ENDED: }", "r,r,b,~{memory}" %{{.*}}, %{{.*}}, %[[ENDED]]
 func.func @static(%table: memref<0xi64, 1>) attributes {tile.arguments = [], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
   %c0 = arith.constant 0 : index
   %half = arith.constant 0.5 : bf16
@@ -92,6 +95,8 @@ func.func @barriers(%table: memref<0xi64, 1>) attributes {tile.arguments = [], k
   "kernel.mbarrier_expect"(%full, %slot) {bytes = 8192 : i64} : (memref<2xi64, 3>, index) -> ()
   "kernel.mbarrier_arrive"(%full, %slot) : (memref<2xi64, 3>, index) -> ()
   "kernel.mbarrier_wait"(%full, %slot, %slot) : (memref<2xi64, 3>, index, index) -> ()
+  %ended = "kernel.mbarrier_test"(%full, %slot, %slot) : (memref<2xi64, 3>, index, index) -> i1
+  "kernel.mbarrier_wait"(%full, %slot, %slot, %ended) : (memref<2xi64, 3>, index, index, i1) -> ()
   return
 }
 

@@ -1,7 +1,5 @@
 // RUN: tilec-opt %s --pass-pipeline='builtin.module(convert-kernel-to-nvvm)' | FileCheck %s
 
-// An index of a GPU is 32 bits wide.
-// CHECK-LABEL: gpu.module @kernels attributes {dlti.dl_spec = #dlti.dl_spec<index = 32 : i32>}
 gpu.module @kernels {
 
 // A kernel is a function over global pointers. What a launch needs to know stays an attribute.

@@ -30,7 +30,7 @@ module attributes {primop.symbols = {past = array<i64: 1, 2048>, seq = array<i64
 // CHECK-SAME: %[[Q:[^:]*]]: memref<2x256x64xbf16>, %[[K:[^:]*]]: memref<2x2304x64xbf16>, %[[V:[^:]*]]: memref<2x2304x64xbf16>
 // CHECK: %[[PAST:.*]] = "tile.symbol"() {symbol = "past"}
 // CHECK: %[[SEQ:.*]] = "tile.symbol"() {symbol = "seq"}
-// CHECK: %[[I:.*]] = arith.muli %{{.*}}, %c128
+// CHECK: %[[I:.*]] = arith.muli %{{.*}}, %c64
 // CHECK: %[[FIRST:.*]] = affine.apply affine_map<(d0, d1, d2, d3)[s0, s1] -> (d1 + s0 - 299)>(%{{.*}}, %[[I]], %c0, %c0)[%[[PAST]], %[[SEQ]]]
 // CHECK: %[[SEEN:.*]] = arith.maxsi %c0, %[[FIRST]]
 // CHECK: %[[KEYS:.*]] = arith.addi %[[PAST]], %[[SEQ]]
@@ -38,10 +38,10 @@ module attributes {primop.symbols = {past = array<i64: 1, 2048>, seq = array<i64
 
 // The end is that of the last query, in whole tiles from there. All queries see the keys from the last one's first key on, and
 // up to the first one's last.
-// CHECK: affine.apply affine_map<(d0, d1, d2, d3)[s0, s1] -> (d1 + s0 + 128)>
+// CHECK: affine.apply affine_map<(d0, d1, d2, d3)[s0, s1] -> (d1 + s0 + 64)>
 // CHECK: arith.ceildivui
 // CHECK: %[[END:.*]] = arith.addi %[[BEGIN]],
-// CHECK: affine.apply affine_map<(d0, d1, d2, d3)[s0, s1] -> (d1 + s0 - 172)>
+// CHECK: affine.apply affine_map<(d0, d1, d2, d3)[s0, s1] -> (d1 + s0 - 236)>
 // CHECK: arith.ceildivui
 // CHECK: %[[ALL_SEE:.*]] = arith.addi %[[BEGIN]],
 // CHECK: %[[CLEAR:.*]] = arith.minsi %[[ALL_SEE]], %[[END]]

@@ -117,6 +117,8 @@ func.func @some_threads() {
 // CHECK: "kernel.tma_load"(%[[BARRIERS]], %[[I]], %[[MAP]], %[[I]], %[[I]], %[[I]], %[[RING]], %[[I]]) {constant = true, element = bf16}
 // CHECK: "kernel.mbarrier_arrive"(%[[BARRIERS]], %[[I]])
 // CHECK: "kernel.mbarrier_wait"(%[[BARRIERS]], %[[I]], %[[I]])
+// CHECK: %[[ENDED:.*]] = "kernel.mbarrier_test"(%[[BARRIERS]], %[[I]], %[[I]])
+// CHECK: "kernel.mbarrier_wait"(%[[BARRIERS]], %[[I]], %[[I]], %[[ENDED]])
 func.func @copies(%barriers: memref<3xi64, 3>, %map: memref<128xi8, 4>, %ring: memref<4096xbf16, 3>, %i: index) {
   "kernel.mbarrier_init"(%barriers, %i) {count = 2 : i64} : (memref<3xi64, 3>, index) -> ()
   "kernel.fence_mbarriers"() : () -> ()
@@ -125,6 +127,8 @@ func.func @copies(%barriers: memref<3xi64, 3>, %map: memref<128xi8, 4>, %ring: m
   "kernel.tma_load"(%barriers, %i, %map, %i, %i, %i, %ring, %i) {constant = true, element = bf16} : (memref<3xi64, 3>, index, memref<128xi8, 4>, index, index, index, memref<4096xbf16, 3>, index) -> ()
   "kernel.mbarrier_arrive"(%barriers, %i) : (memref<3xi64, 3>, index) -> ()
   "kernel.mbarrier_wait"(%barriers, %i, %i) : (memref<3xi64, 3>, index, index) -> ()
+  %ended = "kernel.mbarrier_test"(%barriers, %i, %i) : (memref<3xi64, 3>, index, index) -> i1
+  "kernel.mbarrier_wait"(%barriers, %i, %i, %ended) : (memref<3xi64, 3>, index, index, i1) -> ()
   return
 }
 
