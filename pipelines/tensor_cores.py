@@ -474,7 +474,7 @@ def unroll_long(loop: scf.ForOp) -> None:
     bounds = [defining_op(v) for v in (loop.lowerBound, loop.upperBound, loop.step)]
     if all(isinstance(b, arith.ConstantOp) for b in bounds):
         first, last, step = (ir.IntegerAttr(b.value).value for b in bounds)
-        if -(-(last - first) // step) > 2:
+        if -(-(last - first) // step) > LONG_WALK:
             loop.operation.attributes["loop_annotation"] = ir.Attribute.parse(
                 "#llvm.loop_annotation<unroll = <count = 2 : i32>>")
 

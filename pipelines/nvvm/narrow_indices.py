@@ -1,7 +1,9 @@
 """Indices of kernels are words of 32 bits: no buffer of a kernel has more elements than such a word can count.
 
 Upstream makes every index 64 bits wide, and a GPU computes with such a number in two or more instructions, which a division
-multiplies. An address is widened where it is made: the element of a buffer is a signed index there.
+multiplies. An address is widened where it is made: the element of a buffer is a signed index there. Products of few rows by
+mma.sync straight from memory keep wide indices: their turns are written out, and where addresses are one base and numbers,
+ptxas reads so far ahead that registers spill.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith
+from mlir.dialects import arith, llvm, nvvm
 
 from tilec.pipelines.passes import Pass, PassFailure
 
@@ -39,6 +41,8 @@ def _narrow(function: ir.OpView) -> None:
         return ir.WalkResult.ADVANCE
 
     function.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    if any(map(_multiplies, ops)) and not any(isinstance(o, nvvm.LdMatrixOp) for o in ops):
+        return
     word = ir.IntegerType.get_signless(32)
     exact = ir.Attribute.parse("#arith.overflow<nsw>")
     for op in ops:
@@ -69,6 +73,10 @@ def _replace(cast: ir.OpView, word: ir.Type) -> None:
             value = arith.trunci(word, before)
     after.replace_all_uses_with(value)
     cast.operation.erase()
+
+
+def _multiplies(op: ir.OpView) -> bool:
+    return isinstance(op, llvm.InlineAsmOp) and ir.StringAttr(op.asm_string).value.startswith("mma.sync")
 
 
 def _is_index(value: ir.Value) -> bool:
