@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, linear
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.cost.plan import cache_of, contraction_operands, largest, queries_of_a_key, roles_of
@@ -25,7 +24,7 @@ from tilec.pipelines.cost.rates import (
 )
 from tilec.pipelines.cost.warp_tiles import FEWEST_SLOTS, MOST_SLOTS
 from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.primop.structure import Access, Reduction
+from tilec.pipelines.primop.structure import Access, Reduction, excludes
 
 GPU_THREADS = 256
 MOST_THREADS = 1024  # of one block
@@ -293,8 +292,7 @@ class GpuPlan(Products):
         """The order of programs: where a mask lets later rows see more, the last rows of all heads come first; otherwise those
         of a head are neighbours, which read the same keys."""
         s, others = self.structure, tuple(a for a in self.structure.grid if a != row)
-        masked = any(isinstance(o, primop.Constant) and o.attributes["value"].value == float("-inf")
-                     for o in body_of(s.function).operations)
+        masked = any(excludes(result) for o in body_of(s.function).operations for result in o.results)
         return {"order": (row, *others), "reversed": (row,)} if masked else {"order": (*others, row)}
 
     def _online_copied(self, row: int, t: int, d: int) -> Schedule:

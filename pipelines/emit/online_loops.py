@@ -16,6 +16,7 @@ from tilec.pipelines.primop.structure import (
     Reduction,
     defining_op,
     dependent_on,
+    excludes,
     is_contiguous,
     operand_bound,
     operand_index,
@@ -226,9 +227,8 @@ class OnlineLoops(Reductions):
                 continue
             seen.add((value, point))
             for k, operand in enumerate(op.operands):
-                constant = defining_op(operand)
                 bound = operand_bound(op, k, point, self.ranges)
-                if isinstance(constant, primop.Constant) and constant.attributes["value"].value == float("-inf"):
+                if excludes(operand):
                     found += [e for e in bound if len(bound) == 1 and abs(e.coefficient(Dim(axis))) == 1
                               and not any(a == Dim(axis) or self.tiles[a.position] > 1
                                       for a in e.nonlinear_atoms() if isinstance(a, Dim))]

@@ -17,7 +17,7 @@ from tilec.dialects.index_expr import identity, map_results
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.online_reductions import Chain, match_power
 from tilec.pipelines.primop.outline import body_of, functions
-from tilec.pipelines.primop.structure import defining_op
+from tilec.pipelines.primop.structure import defining_op, excludes
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,4 @@ def _fold(chain: Chain) -> None:
 
 def _is_mask(op: primop.Add) -> bool:
     """Whether an op adds -inf where a condition holds and nothing elsewhere."""
-    constant = defining_op(op.rhs)
-    return isinstance(constant, primop.Constant) and op.bounds is not None and \
-        ir.FloatAttr(constant.attributes["value"]).value == -math.inf and not op.bounds[0].results
+    return excludes(op.rhs) and op.bounds is not None and not op.bounds[0].results

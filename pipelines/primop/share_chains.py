@@ -28,7 +28,7 @@ from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import ONLINE
 from tilec.pipelines.primop.online_reductions import Chain, match_power
 from tilec.pipelines.primop.outline import body_of, callee_of, copy_op, described, extents_of, fresh_name, functions, outline
-from tilec.pipelines.primop.structure import Structure, analyse, defining_op
+from tilec.pipelines.primop.structure import Structure, analyse, defining_op, excludes
 
 FEWEST_PARTS = 16  # fewer programs than that make a cluster
 FEWEST_ROWS = 256  # of a full cache that a part shall have
@@ -77,8 +77,7 @@ def _has_window(ops: Sequence[ir.OpView]) -> bool:
         if isinstance(op, primop.Add) and op.bounds is not None:
             free = {Dim(d) for d, e in enumerate(primop.space_of(op)) if not e.is_constant}
             for operand, bound in zip(op.operands, op.bounds, strict=True):
-                if isinstance(defining_op(operand), primop.Constant) and \
-                        any(e.coefficient(a) < 0 for e in map_results(bound) for a in free):
+                if excludes(operand) and any(e.coefficient(a) < 0 for e in map_results(bound) for a in free):
                     return True
     return False
 

@@ -148,6 +148,12 @@ def defining_op(value: ir.Value) -> Any:
     return value.owner.opview if isinstance(value.owner, ir.Operation) else value.owner
 
 
+def excludes(value: ir.Value) -> bool:
+    """Whether a value is the constant -inf: what is added where a mask excludes."""
+    op = defining_op(value)
+    return isinstance(op, primop.Constant) and op.attributes["value"].value == float("-inf")
+
+
 def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structure:
     """The structure of a kernel function; PassFailure where fusion joined what cannot share one."""
     returned = [defining_op(v) for v in list(body_of(function).operations)[-1].operands]
