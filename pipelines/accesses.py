@@ -16,7 +16,8 @@ from tilec.dialects.index_expr import Atom, Dim, Linear, Symbol, dim, linear, ma
 from tilec.dialects.schedule import Axis
 from tilec.pipelines.fragment_values import FragmentValues
 from tilec.pipelines.layouts import Coordinates, Fragments, Layout, all_of, have_one_sign, shifted, step_of
-from tilec.pipelines.primop.structure import defining_op, offset_of
+from tilec.pipelines.loops import constant_of
+from tilec.pipelines.primop.structure import offset_of
 
 
 class Accesses(FragmentValues):
@@ -103,10 +104,9 @@ class Accesses(FragmentValues):
         for atom, c in condition.terms:
             if not isinstance(atom, Dim) or atom.position >= len(self.units):
                 return False
-            start, axis = defining_op(op.origin[atom.position]), self.schedule.axes[atom.position]
-            if not isinstance(start, arith.ConstantOp):
+            first, axis = constant_of(op.origin[atom.position]), self.schedule.axes[atom.position]
+            if first is None:
                 return False
-            first = ir.IntegerAttr(start.value).value
             last = first + axis.tile - ((axis.registers - 1) * axis.neighbours + 1) * axis.vector
             least += c * (first if c > 0 else last)
         return least >= 0

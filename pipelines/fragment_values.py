@@ -18,7 +18,7 @@ from mlir.dialects import arith, scf, vector
 from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import linear
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.layouts import Coordinates, Fragments, Layout, all_of
+from tilec.pipelines.layouts import Coordinates, Fragments, Layout, all_of, element_of
 from tilec.pipelines.passes import PassFailure
 
 
@@ -166,7 +166,7 @@ class FragmentValues(ABC):
 
     def constant(self, value: float | int, kind: ir.Type) -> ir.Value:
         """A constant of a scalar or vector type."""
-        element = ir.VectorType(kind).element_type if isinstance(kind, ir.VectorType) else kind
+        element = element_of(kind)
         attribute = ir.FloatAttr.get(element, float(value)) if str(element) in primop.FLOATS else \
             ir.IntegerAttr.get(element, int(value))
         if isinstance(kind, ir.VectorType):
@@ -244,7 +244,7 @@ class FragmentValues(ABC):
         return Fragments(source.layout, source.element, values)
 
     def _converted(self, value: ir.Value, element: ir.Type) -> ir.Value:
-        source = value.type.element_type if isinstance(value.type, ir.VectorType) else value.type
+        source = element_of(value.type)
         if source == element:
             return value
         kind = ir.VectorType.get(list(value.type.shape), element) if isinstance(value.type, ir.VectorType) else element
@@ -252,7 +252,7 @@ class FragmentValues(ABC):
 
     def multiply_add(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
         """a * b + c, fused for floats."""
-        element = c.type.element_type if isinstance(c.type, ir.VectorType) else c.type
+        element = element_of(c.type)
         if str(element) in primop.FLOATS:
             return ir.Operation.create("math.fma", results=[c.type], operands=[a, b, c]).results[0]
         return arith.addi(arith.muli(a, b), c)

@@ -13,9 +13,10 @@ from mlir import ir
 from mlir.dialects import llvm
 
 from tilec.dialects import kernel
+from tilec.pipelines.kernel import gpu_modules
 from tilec.pipelines.nvvm_rules import RULES, i64
 from tilec.pipelines.passes import Pass, PassFailure
-from tilec.pipelines.primop.outline import body_of
+from tilec.pipelines.primop.outline import body_of, ops_in
 from tilec.runtime.artifact import ITEM_BYTES
 
 STATIC_BYTES = 48 << 10  # of shared memory that a kernel may declare; more is asked for at launch
@@ -30,13 +31,12 @@ class KernelToNvvm(Pass):
     anchor = "builtin.module"
 
     def run(self, op: ir.OpView) -> None:
-        for module in op.regions[0].blocks[0].operations:
-            if module.operation.name == "gpu.module":
-                for function in list(module.regions[0].blocks[0].operations):
-                    if function.operation.name == "func.func":
-                        with function.operation.location:
-                            _convert_function(module, function)
-                        function.operation.erase()
+        for module in gpu_modules(op):
+            for function in list(module.regions[0].blocks[0].operations):
+                if function.operation.name == "func.func":
+                    with function.operation.location:
+                        _convert_function(module, function)
+                    function.operation.erase()
 
 
 def _convert_function(module: ir.OpView, function: ir.OpView) -> None:
@@ -83,14 +83,7 @@ def _place_shared(function: ir.OpView, name: str) -> None:
 
     Parts of a merged kernel run in different blocks, so theirs overlap. What may lie over other memory does in the array.
     """
-    found: list[ir.OpView] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if isinstance(op.opview, kernel.Shared):
-            found.append(op.opview)
-        return ir.WalkResult.ADVANCE
-
-    function.operation.walk(visit)
+    found = ops_in(function, kernel.Shared)
     sizes = {op.symbol: _shared_bytes(op) for op in found}
     aligns = {op.symbol: op.align or 16 for op in found}
     below = {op.symbol: op.over for op in found if op.over}

@@ -17,6 +17,11 @@ from tilec.dialects.index_expr import Atom, Dim, FloorDiv, Linear, Mod, dim, flo
 Coordinates = tuple[int, ...]
 
 
+def element_of(kind: ir.Type) -> ir.Type:
+    """What a scalar or vector type has elements of."""
+    return kind.element_type if isinstance(kind, ir.VectorType) else kind
+
+
 @dataclass(frozen=True)
 class Layout:
     """How one tile shape lies in registers: `registers` and `box` per axis, and which coordinates are meant if not all."""

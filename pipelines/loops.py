@@ -12,6 +12,18 @@ def index_constant(value: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), value)
 
 
+def constant_of(value: ir.Value) -> int | None:
+    """The number that an index is, if it is a constant."""
+    op = defining_op(value)
+    return ir.IntegerAttr(op.value).value if isinstance(op, arith.ConstantOp) else None
+
+
+def known_bounds(loop: scf.ForOp) -> tuple[int, int, int] | None:
+    """Where a loop begins and ends, and its step, if all are constants."""
+    first, last, step = (constant_of(v) for v in (loop.lowerBound, loop.upperBound, loop.step))
+    return None if first is None or last is None or step is None else (first, last, step)
+
+
 def in_another_turn(value: ir.Value, copies: dict[ir.Value, ir.Value], first: scf.ForOp) -> ir.Value:
     """An index that a loop's turn computes, for another turn, at the insertion point: `copies` has what differs, such as the
     loop's variable, and what is known before the `first` of the loops stays."""
@@ -37,6 +49,17 @@ def _is_known(op: ir.Operation, first: scf.ForOp) -> bool:
     return op.is_before_in_block(first.operation)
 
 
+def take_body(old: scf.ForOp, new: scf.ForOp) -> tuple[list[ir.OpView], ir.OpView]:
+    """Moves a loop's ops to the end of another that carries as many values or more; the yield stays. Returns both."""
+    for before, after in zip(old.body.arguments, new.body.arguments, strict=False):
+        before.replace_all_uses_with(after)
+    *body, end = list(old.body.operations)
+    for op in body:
+        op.operation.detach_from_parent()
+        new.body.append(op)
+    return body, end
+
+
 def carrying(loop: scf.ForOp, values: list[ir.Value]) -> tuple[scf.ForOp, list[ir.Value]]:
     """A loop in place of another that also carries `values`, which stay as they are until its yield says otherwise.
 
@@ -47,12 +70,7 @@ def carrying(loop: scf.ForOp, values: list[ir.Value]) -> tuple[scf.ForOp, list[i
         longer = scf.ForOp(loop.lowerBound, loop.upperBound, loop.step, [*list(loop.operands)[3:], *values])
     for name in loop.attributes:
         longer.operation.attributes[name] = loop.attributes[name]
-    for before, after in zip(loop.body.arguments, longer.body.arguments, strict=False):
-        before.replace_all_uses_with(after)
-    *body, end = list(loop.body.operations)
-    for op in body:
-        op.operation.detach_from_parent()
-        longer.body.append(op)
+    _, end = take_body(loop, longer)
     carried = list(longer.inner_iter_args)[count:]
     with end.operation.location, ir.InsertionPoint(longer.body):
         scf.YieldOp([*end.operands, *carried])

@@ -9,7 +9,7 @@ from mlir.dialects import arith, llvm, nvvm, vector
 
 from tilec.dialects import kernel
 from tilec.dialects.tile import ReduceKind
-from tilec.pipelines.layouts import combiner
+from tilec.pipelines.layouts import combiner, element_of
 from tilec.pipelines.passes import PassFailure
 from tilec.runtime.artifact import ITEM_BYTES
 
@@ -28,10 +28,6 @@ def rule(op: type) -> Callable[[Rule], Rule]:
 
 def i64(value: int) -> ir.Attribute:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-
-
-def element_of(kind: ir.Type) -> ir.Type:
-    return kind.element_type if isinstance(kind, ir.VectorType) else kind
 
 
 def width_of(kind: ir.Type) -> int:

@@ -148,7 +148,7 @@ NVVM: tuple[Entry, ...] = (
     CountTurns(),  # of what upstream has made alike and left in the loops
     PeekBarriers(),  # whose slots and phases are then known a turn ahead
     KernelToNvvm(),
-    NarrowIndices(),
+    NarrowIndices(),  # when no kernel op takes an index any more
 )
 
 

@@ -20,10 +20,12 @@ from tilec.dialects.kernel import ROW_BYTES
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.copied_tiles import CopiedTiles, blocks_of
 from tilec.pipelines.layouts import Coordinates, Fragments
+from tilec.pipelines.loops import known_bounds
 from tilec.pipelines.passes import PassFailure
+from tilec.pipelines.primop.outline import ops_in
 from tilec.pipelines.primop.structure import defining_op, offset_of
 from tilec.pipelines.thread_reductions import WARP, in_space
-from tilec.pipelines.tile import GROUP, op_after, op_before, ops_in
+from tilec.pipelines.tile import GROUP, op_after, op_before
 from tilec.runtime.artifact import ITEM_BYTES
 
 # Registers of a thread of the producer and of the others, by groups that compute and blocks that share a multiprocessor.
@@ -471,9 +473,8 @@ def keep_rolled(loop: scf.ForOp) -> None:
 
 def unroll_long(loop: scf.ForOp) -> None:
     """Tells LLVM to write out two turns of a long loop, so that what one reads ahead needs not be moved for the next."""
-    bounds = [defining_op(v) for v in (loop.lowerBound, loop.upperBound, loop.step)]
-    if all(isinstance(b, arith.ConstantOp) for b in bounds):
-        first, last, step = (ir.IntegerAttr(b.value).value for b in bounds)
+    if bounds := known_bounds(loop):
+        first, last, step = bounds
         if -(-(last - first) // step) > LONG_WALK:
             loop.operation.attributes["loop_annotation"] = ir.Attribute.parse(
                 "#llvm.loop_annotation<unroll = <count = 2 : i32>>")

@@ -19,7 +19,7 @@ from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import Linear, make_map
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.fragments import FragmentLowering
-from tilec.pipelines.layouts import Coordinates, Fragments
+from tilec.pipelines.layouts import Coordinates, Fragments, element_of
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of, functions
 from tilec.pipelines.targets import CpuTarget, find_target
@@ -157,7 +157,7 @@ class _CpuLowering(FragmentLowering):
         return llvm.getelementptr(pointer, moved, [], ir.DenseI32ArrayAttr.get([constant]), stored, 0)
 
     def load(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type) -> ir.Value:
-        element = _element(kind)
+        element = element_of(kind)
         address = self._address(buffer, offset, element)
         if str(element) == "i1":
             stored = llvm.load(_with_element(kind, _stored(element)), address, alignment=1)
@@ -166,7 +166,7 @@ class _CpuLowering(FragmentLowering):
 
     def load_masked(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, mask: ir.Value,
                     otherwise: ir.Value) -> ir.Value:
-        element = _element(kind)
+        element = element_of(kind)
         address = self._address(buffer, offset, element)
         if str(element) == "i1":
             stored = _with_element(kind, _stored(element))
@@ -177,22 +177,22 @@ class _CpuLowering(FragmentLowering):
         return _as(value, kind)
 
     def store(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int]) -> None:
-        element = _element(value.type)
+        element = element_of(value.type)
         value = self._storable(value)
         llvm.store(value, self._address(buffer, offset, element), alignment=ITEM_BYTES[str(element)])
 
     def store_masked(self, value: ir.Value, buffer: ir.Value, offset: tuple[ir.Value, int], mask: ir.Value) -> None:
-        element = _element(value.type)
+        element = element_of(value.type)
         value = self._storable(value)
-        value = _as(value, _with_element(value.type, _moved(_element(value.type))))
+        value = _as(value, _with_element(value.type, _moved(element_of(value.type))))
         llvm.intr_masked_store(value, self._address(buffer, offset, element), mask, ITEM_BYTES[str(element)])
 
     def _storable(self, value: ir.Value) -> ir.Value:
-        element = _element(value.type)
+        element = element_of(value.type)
         return arith.extui(_with_element(value.type, _stored(element)), value) if str(element) == "i1" else value
 
     def multiply_add(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-        if not self.target.fused and str(_element(c.type)) in primop.FLOATS:
+        if not self.target.fused and str(element_of(c.type)) in primop.FLOATS:
             return arith.addf(arith.mulf(a, b), c)
         return super().multiply_add(a, b, c)
 
@@ -257,10 +257,6 @@ def _masked_load(kind: ir.Type, address: ir.Value, mask: ir.Value, otherwise: ir
     attributes = {"alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), alignment)}
     return ir.Operation.create("llvm.intr.masked.load", results=[kind], operands=[address, mask, otherwise],
                                attributes=attributes).results[0]
-
-
-def _element(kind: ir.Type) -> ir.Type:
-    return kind.element_type if isinstance(kind, ir.VectorType) else kind
 
 
 def _with_element(kind: ir.Type, element: ir.Type) -> ir.Type:

@@ -275,9 +275,10 @@ class GpuPlan(Products):
         Of small heads two blocks share a multiprocessor, each of one group of warps: one begins or ends while the other
         computes. Very many queries without a mask are groups of one block, which read keys once.
         """
-        s, width, order = self.structure, largest(self.structure, d), self._heavy_first(row)
-        small, together = width <= TILE_DEPTH, largest(s, row) >= MANY_QUERIES and "reversed" not in order
-        groups, resident = (3, 0) if small and together else (1, 2) if small else (2, 0)
+        width, groups, resident = largest(self.structure, d), 2, 0
+        if width <= TILE_DEPTH:
+            together = largest(self.structure, row) >= MANY_QUERIES and not self._is_masked()
+            groups, resident = (3, 0) if together else (1, 2)
         keys = KEYS_OF_A_TILE if width <= 128 else KEYS_OF_A_TILE // 2  # what a thread's registers hold
         self.set(row, 2, 32 * groups)
         self.set(t, keys // 8, 4, 2)
@@ -285,15 +286,18 @@ class GpuPlan(Products):
         row_bytes = _row_bytes(width)
         shared = self.target.shared_bytes // max(resident, 1) - (4 << 10) - row_bytes * 64 * groups
         stages = min(MOST_STAGES, shared // (2 * row_bytes * keys))
-        schedule = self.schedule(dot=True, tensor=True, stages=stages, resident=resident, **order)
+        schedule = self.schedule(dot=True, tensor=True, stages=stages, resident=resident, **self._heavy_first(row))
         return schedule.with_axis(row, warps=4 * groups).with_axis(d, lanes_of=schedule.axes[t].name)
+
+    def _is_masked(self) -> bool:
+        """Whether a mask excludes some keys."""
+        return any(excludes(result) for o in body_of(self.structure.function).operations for result in o.results)
 
     def _heavy_first(self, row: int) -> dict[str, Any]:
         """The order of programs: where a mask lets later rows see more, the last rows of all heads come first; otherwise those
         of a head are neighbours, which read the same keys."""
-        s, others = self.structure, tuple(a for a in self.structure.grid if a != row)
-        masked = any(excludes(result) for o in body_of(s.function).operations for result in o.results)
-        return {"order": (row, *others), "reversed": (row,)} if masked else {"order": (*others, row)}
+        others = tuple(a for a in self.structure.grid if a != row)
+        return {"order": (row, *others), "reversed": (row,)} if self._is_masked() else {"order": (*others, row)}
 
     def _online_copied(self, row: int, t: int, d: int) -> Schedule:
         """The same by each warp's tensor core: 16 rows of it or, where registers allow, 32, which read the keys once."""

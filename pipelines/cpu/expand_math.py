@@ -15,6 +15,7 @@ from mlir import ir
 from mlir.dialects import arith, math
 
 from tilec.pipelines.passes import Pass
+from tilec.pipelines.primop.outline import ops_in
 
 
 @dataclass(frozen=True)
@@ -25,15 +26,8 @@ class ExpandMath(Pass):
     anchor = "builtin.module"
 
     def run(self, op: ir.OpView) -> None:
-        found: list[ir.OpView] = []
-
-        def visit(nested: ir.Operation) -> ir.WalkResult:
-            if nested.name in EXPANSIONS and isinstance(nested.results[0].type, ir.VectorType):
-                found.append(nested.opview)
-            return ir.WalkResult.ADVANCE
-
-        op.operation.walk(visit)
-        for call in found:
+        found = [o for o in ops_in(op, ir.OpView) if o.operation.name in EXPANSIONS]
+        for call in [o for o in found if isinstance(o.results[0].type, ir.VectorType)]:
             with call.operation.location, ir.InsertionPoint(call):
                 value, kind = call.operands[0], ir.VectorType(call.operands[0].type)
                 wide = ir.VectorType.get(list(kind.shape), ir.F32Type.get())

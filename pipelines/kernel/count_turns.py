@@ -16,7 +16,7 @@ from mlir.dialects import arith, scf
 
 from tilec.dialects import kernel
 from tilec.pipelines.kernel import kernel_loops
-from tilec.pipelines.loops import carry_on, carrying, in_another_turn, index_constant
+from tilec.pipelines.loops import carry_on, carrying, constant_of, in_another_turn, index_constant
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.structure import defining_op
 
@@ -38,10 +38,11 @@ def _count(loop: scf.ForOp) -> None:
     counted: dict[tuple[ir.Value, int], list[arith.RemUIOp]] = {}  # by what is counted, and slots
     phases: dict[tuple[ir.Value, int], list[arith.RemUIOp]] = {}
     for op in loop.body.operations:
-        if isinstance(op, arith.RemUIOp) and (divisor := _constant(op.rhs)):
-            inner = defining_op(op.lhs)
-            if divisor == 2 and isinstance(inner, arith.DivUIOp) and _constant(inner.rhs) and _step(inner.lhs, loop) == 1:
-                phases.setdefault((inner.lhs, _constant(inner.rhs) or 0), []).append(op)
+        if isinstance(op, arith.RemUIOp) and (divisor := constant_of(op.rhs)):
+            rounds = defining_op(op.lhs)
+            slots = constant_of(rounds.rhs) if isinstance(rounds, arith.DivUIOp) else None
+            if divisor == 2 and slots and _step(rounds.lhs, loop) == 1:
+                phases.setdefault((rounds.lhs, slots), []).append(op)
             elif _step(op.lhs, loop) == 1:
                 counted.setdefault((op.lhs, divisor), []).append(op)
     for (turn, slots), ops in counted.items():
@@ -65,7 +66,7 @@ def _count(loop: scf.ForOp) -> None:
 def _step(value: ir.Value, loop: scf.ForOp) -> int | None:
     """By how much an index grows from turn to turn, None if that is not always as much."""
     if value == loop.induction_variable:
-        return _constant(loop.step)
+        return constant_of(loop.step)
     op = defining_op(value)
     if (value.owner if op is None else op.operation.block) != loop.body:
         return 0  # made around the loop
@@ -79,12 +80,7 @@ def _step(value: ir.Value, loop: scf.ForOp) -> int | None:
         return left + right
     if isinstance(op, arith.SubIOp):
         return left - right
-    divisor = _constant(op.operands[1])
+    divisor = constant_of(op.operands[1])
     if isinstance(op, arith.DivUIOp) and divisor and left % divisor == 0:
         return left // divisor
     return None
-
-
-def _constant(value: ir.Value) -> int | None:
-    op = defining_op(value)
-    return ir.IntegerAttr(op.value).value if isinstance(op, arith.ConstantOp) else None

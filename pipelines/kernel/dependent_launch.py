@@ -16,6 +16,7 @@ from mlir.dialects import scf
 
 from tilec.dialects import kernel
 from tilec.pipelines.effects import is_pure
+from tilec.pipelines.kernel import gpu_modules
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
 from tilec.runtime.artifact import ITEM_BYTES
@@ -32,12 +33,11 @@ class DependentLaunch(Pass):
     prefetch: bool = True
 
     def run(self, op: ir.OpView) -> None:
-        for module in op.regions[0].blocks[0].operations:
-            if module.operation.name == "gpu.module":
-                for function in module.regions[0].blocks[0].operations:
-                    if "kernel.block" in function.attributes:
-                        _insert(function, self.prefetch)
-                        function.attributes["kernel.dependent"] = ir.UnitAttr.get()
+        for module in gpu_modules(op):
+            for function in module.regions[0].blocks[0].operations:
+                if "kernel.block" in function.attributes:
+                    _insert(function, self.prefetch)
+                    function.attributes["kernel.dependent"] = ir.UnitAttr.get()
 
 
 def _insert(function: ir.OpView, prefetch: bool) -> None:

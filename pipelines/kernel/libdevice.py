@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import llvm, math
 
-from tilec.pipelines.kernel import replace_in_single
+from tilec.pipelines.kernel import gpu_modules, replace_in_single
+from tilec.pipelines.layouts import element_of
 from tilec.pipelines.passes import Pass
+from tilec.pipelines.primop.outline import ops_in
 
 # In f32. `math.exp2` is not here: ex2.approx.f32 is within 2 units in the last place everywhere.
 FUNCTIONS = {
@@ -26,23 +28,13 @@ class Libdevice(Pass):
     anchor = "builtin.module"
 
     def run(self, op: ir.OpView) -> None:
-        for module in op.regions[0].blocks[0].operations:
-            if module.operation.name == "gpu.module":
-                _replace(module)
+        for module in gpu_modules(op):
+            _replace(module)
 
 
 def _replace(module: ir.OpView) -> None:
-    found: list[ir.OpView] = []
-    powers: list[ir.OpView] = []
-
-    def visit(nested: ir.Operation) -> ir.WalkResult:
-        if nested.name in FUNCTIONS:
-            found.append(nested.opview)
-        elif nested.name == "math.exp2" and not _is_single(nested.results[0].type):
-            powers.append(nested.opview)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
+    found = [o for o in ops_in(module, ir.OpView) if o.operation.name in FUNCTIONS]
+    powers = [o for o in ops_in(module, math.Exp2Op) if not isinstance(element_of(o.result.type), ir.F32Type)]
     for power in powers:  # the hardware's own 16-bit exponential is not accurate to its last place
         replace_in_single(power, power.operands, lambda values: math.exp2(*values))
     used = sorted({FUNCTIONS[call.operation.name] for call in found})
@@ -56,7 +48,3 @@ def _replace(module: ir.OpView) -> None:
 
 def _call(name: str, operands: list[ir.Value]) -> ir.Value:
     return llvm.call(ir.F32Type.get(), operands, [], [], callee=name)
-
-
-def _is_single(kind: ir.Type) -> bool:
-    return isinstance(kind.element_type if isinstance(kind, ir.VectorType) else kind, ir.F32Type)

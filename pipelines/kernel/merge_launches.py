@@ -16,7 +16,7 @@ from tilec.dialects import kernel, primop
 from tilec.dialects.index_expr import Linear, linear, make_map, map_results
 from tilec.pipelines.launches import MOST_TOGETHER, bind, binding_of, independent_calls
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.outline import body_of, callee_of, fresh_name, functions
+from tilec.pipelines.primop.outline import body_of, callee_of, fresh_name, functions, ops_in
 
 GRID, BLOCK, ROLES, RESIDENT, CLUSTER = "kernel.grid", "kernel.block", "tile.arguments", "kernel.resident", "kernel.cluster"
 MAPS = "kernel.tensor_maps"
@@ -208,14 +208,7 @@ class _Merger:
 
     def drop_unused(self) -> None:
         """Removes kernels that no call names any more, and their declarations."""
-        used: set[str] = set()
-
-        def visit(op: ir.Operation) -> ir.WalkResult:
-            if op.name == "func.call":
-                used.add(callee_of(op))
-            return ir.WalkResult.ADVANCE
-
-        self.root.operation.walk(visit)
+        used = {callee_of(call) for call in ops_in(self.root, func.CallOp)}
         for function in list(self.module.regions[0].blocks[0].operations):
             if function.operation.name == "func.func" and ir.StringAttr(function.attributes["sym_name"]).value not in used:
                 function.operation.erase()
@@ -243,22 +236,15 @@ def _merged_maps(kernels: list[ir.OpView]) -> ir.Attribute:
 
 def _rewrite(copy: ir.Operation, coordinates: dict, number: int, block: ir.Block) -> None:
     """Replaces the block coordinates in what was just moved, and gives its shared memory names of its own."""
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        view = op.opview
-        if isinstance(view, kernel.BlockId):
-            found.append(view)
-        elif isinstance(view, kernel.Shared) and not view.symbol.startswith("part"):
-            op.attributes["symbol"] = ir.StringAttr.get(f"part{number}_{view.symbol}")
-            if view.over:
-                op.attributes["over"] = ir.StringAttr.get(f"part{number}_{view.over}")
-        return ir.WalkResult.ADVANCE
-
-    found: list[ir.OpView] = []
-    for op in block.operations:
-        op.operation.walk(visit)
-    for view in found:
-        view.result.replace_all_uses_with(coordinates[view.dimension])
-        view.operation.erase()
+    moved = [o for outer in block.operations for o in ops_in(outer, kernel.BlockId, kernel.Shared)]
+    for op in moved:
+        if isinstance(op, kernel.BlockId):
+            op.result.replace_all_uses_with(coordinates[op.dimension])
+            op.operation.erase()
+        elif not op.symbol.startswith("part"):
+            op.operation.attributes["symbol"] = ir.StringAttr.get(f"part{number}_{op.symbol}")
+            if op.over:
+                op.operation.attributes["over"] = ir.StringAttr.get(f"part{number}_{op.over}")
 
 
 def _short(name: str, first: str) -> str:

@@ -12,10 +12,11 @@ import functools
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import llvm
+from mlir.dialects import arith, llvm, math
 
-from tilec.pipelines.kernel import replace_in_single
+from tilec.pipelines.kernel import gpu_modules, replace_in_single
 from tilec.pipelines.passes import Pass
+from tilec.pipelines.primop.outline import ops_in
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,7 @@ class NativeMath(Pass):
     anchor = "builtin.module"
 
     def run(self, op: ir.OpView) -> None:
-        found: list[ir.OpView] = []
-
-        def visit(nested: ir.Operation) -> ir.WalkResult:
-            if nested.name in ("math.exp2", "arith.divf"):
-                found.append(nested.opview)
-            return ir.WalkResult.ADVANCE
-
-        for module in op.regions[0].blocks[0].operations:
-            if module.operation.name == "gpu.module":
-                module.operation.walk(visit)
+        found = [o for module in gpu_modules(op) for o in ops_in(module, arith.DivFOp, math.Exp2Op)]
         instructions = [(nested, _instruction(nested)) for nested in found]  # of the program as it was: each looks at others
         for nested, instruction in instructions:
             if instruction:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import arith, llvm, nvvm
 
+from tilec.pipelines.kernel import gpu_modules
 from tilec.pipelines.passes import Pass, PassFailure
+from tilec.pipelines.primop.outline import ops_in
 
 LIMIT = 1 << 31
 
@@ -26,21 +28,13 @@ class NarrowIndices(Pass):
     anchor = "builtin.module"
 
     def run(self, op: ir.OpView) -> None:
-        for module in op.regions[0].blocks[0].operations:
-            if module.operation.name == "gpu.module":
-                for function in module.regions[0].blocks[0].operations:
-                    if function.operation.name == "llvm.func":
-                        _narrow(function)
+        for module in gpu_modules(op):
+            for function in ops_in(module, llvm.LLVMFuncOp):
+                _narrow(function)
 
 
 def _narrow(function: ir.OpView) -> None:
-    ops: list[ir.OpView] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        ops.append(op.opview)
-        return ir.WalkResult.ADVANCE
-
-    function.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    ops = ops_in(function, ir.OpView)
     if any(map(_multiplies, ops)) and not any(isinstance(o, nvvm.LdMatrixOp) for o in ops):
         return
     word = ir.IntegerType.get_signless(32)

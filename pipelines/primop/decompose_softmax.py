@@ -9,6 +9,7 @@ from mlir import ir
 from tilec.dialects import primop
 from tilec.dialects.index_expr import identity, make_map
 from tilec.pipelines.passes import Pass
+from tilec.pipelines.primop.outline import ops_in
 
 LOG2_E = 1.4426950408889634
 # A finite stand-in for the maximum of a row that is -inf throughout: no inf - inf, so no NaN.
@@ -23,16 +24,8 @@ class DecomposeSoftmax(Pass):
     anchor = "builtin.module"
 
     def run(self, op: ir.OpView) -> None:
-        found: list[ir.OpView] = []
-
-        def visit(nested: ir.Operation) -> ir.WalkResult:
-            if nested.name == "primop.softmax":
-                found.append(nested.opview)
-            return ir.WalkResult.ADVANCE
-
-        op.operation.walk(visit)
         symbols = len(primop.symbol_ranges(op.operation))
-        for softmax in found:
+        for softmax in ops_in(op, primop.Softmax):
             with softmax.operation.location, ir.InsertionPoint(softmax):
                 result = _decomposed(softmax, symbols)
             softmax.result.replace_all_uses_with(result)

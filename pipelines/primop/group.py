@@ -9,7 +9,7 @@ from mlir import ir
 from mlir.dialects import func
 
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.outline import callee_of, functions
+from tilec.pipelines.primop.outline import callee_of, functions, ops_in
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,7 @@ class Group(Pass):
 
 
 def _redirect(module: ir.OpView, renamed: dict[str, str]) -> None:
-    def visit(nested: ir.Operation) -> ir.WalkResult:
-        if isinstance(nested.opview, func.CallOp):
-            callee = callee_of(nested)
-            if callee in renamed:
-                nested.attributes["callee"] = ir.FlatSymbolRefAttr.get(renamed[callee])
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
+    for call in ops_in(module, func.CallOp):
+        callee = callee_of(call)
+        if callee in renamed:
+            call.operation.attributes["callee"] = ir.FlatSymbolRefAttr.get(renamed[callee])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from mlir import ir
 from mlir.dialects import func
@@ -14,8 +15,24 @@ from tilec.dialects.index_expr import Linear, linear, make_map, map_results
 SHAPE, KIND = "primop.shape", "primop.kind"
 
 
+T = TypeVar("T")
+
+
 def body_of(function: ir.OpView) -> ir.Block:
     return function.regions[0].blocks[0]
+
+
+def ops_in(op: ir.OpView, *kinds: type[T]) -> list[T]:
+    """All ops of some kinds in an op: itself, and those in its loops and branches, outer ones first."""
+    found: list[T] = []
+
+    def visit(nested: ir.Operation) -> ir.WalkResult:
+        if isinstance(nested.opview, kinds):
+            found.append(nested.opview)
+        return ir.WalkResult.ADVANCE
+
+    op.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
 
 
 def functions(module: ir.OpView | ir.Operation, marker: str) -> list[ir.OpView]:

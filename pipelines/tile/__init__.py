@@ -1,7 +1,6 @@
 """Passes over tile functions. Each reads its own part of a function's schedule and does nothing without it."""
 
 from collections.abc import Iterator
-from typing import TypeVar
 
 from mlir import ir
 
@@ -9,9 +8,6 @@ from tilec.dialects.schedule import Schedule
 from tilec.pipelines.primop.outline import functions
 
 GROUP = 128  # threads that work on one product by wgmma
-
-T = TypeVar("T")
-
 
 def tile_functions(module: ir.OpView) -> Iterator[tuple[ir.OpView, Schedule]]:
     """The tile functions of a module's nested modules, each with its schedule."""
@@ -35,10 +31,3 @@ def _neighbour(op: ir.OpView, step: int) -> ir.OpView | None:
     ops = list(op.operation.block.operations)
     at = next(i for i, o in enumerate(ops) if o.operation == op.operation) + step
     return ops[at] if 0 <= at < len(ops) else None
-
-
-def ops_in(op: ir.OpView, kind: type[T]) -> list[T]:
-    """All ops of a kind in an op: itself, and those in its loops and branches."""
-    blocks = [block for region in op.operation.regions for block in region.blocks]
-    inside = [o for block in blocks for inner in block.operations for o in ops_in(inner, kind)]
-    return [op, *inside] if isinstance(op, kind) else inside

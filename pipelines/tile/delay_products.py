@@ -22,7 +22,7 @@ from mlir.dialects import arith, scf
 
 from tilec.dialects import tile
 from tilec.pipelines.effects import is_pure
-from tilec.pipelines.loops import in_another_turn, index_constant
+from tilec.pipelines.loops import in_another_turn, index_constant, take_body
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import defining_op
@@ -136,12 +136,7 @@ def _first_turn(loop: scf.ForOp, turn: _Turn, first: scf.ForOp) -> list[ir.Value
 def _rotated(old: scf.ForOp, turn: _Turn, start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
     """The loop whose turns begin with the second product of the turn before; what it carries in the end."""
     loop = scf.ForOp(start, old.upperBound, old.step, carried)
-    for before, after in zip(old.body.arguments, loop.body.arguments, strict=False):
-        before.replace_all_uses_with(after)
-    *body, end = list(old.body.operations)
-    for op in body:
-        op.operation.detach_from_parent()
-        loop.body.append(op)
+    body, end = take_body(old, loop)
     own, ring = loop.inner_iter_args[turn.place], turn.slot.ring
     summed = _depends_on(body, own)
     with ir.InsertionPoint(loop.body):

@@ -16,8 +16,8 @@ from mlir.dialects import scf
 from tilec.dialects import tile
 from tilec.pipelines.effects import is_pure
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.tile import ops_in, tile_functions
+from tilec.pipelines.primop.outline import body_of, ops_in
+from tilec.pipelines.tile import tile_functions
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from mlir.dialects import arith, scf
 
 from tilec.dialects import tile
 from tilec.dialects.schedule import Schedule
+from tilec.pipelines.loops import known_bounds
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import defining_op
@@ -62,10 +63,10 @@ def _shared(schedule: Schedule, depth: int) -> Schedule:
 
 
 def _split(old: scf.ForOp, depth: int, blocks: int, reversed_axes: set[int]) -> None:
-    bounds = [defining_op(v) for v in (old.lowerBound, old.upperBound, old.step)]
-    if not all(isinstance(o, arith.ConstantOp) for o in bounds):
+    bounds = known_bounds(old)
+    if bounds is None:
         raise PassFailure("the depth of a product can be split if it is known", old.operation.location)
-    first, last, step = (ir.IntegerAttr(o.attributes["value"]).value for o in bounds)
+    first, last, step = bounds
     if (last - first) % (step * blocks):
         raise PassFailure(f"a depth of {last - first} in steps of {step} cannot be split into {blocks} parts",
                           old.operation.location)

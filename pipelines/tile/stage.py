@@ -26,7 +26,7 @@ from mlir.dialects import arith, scf
 from tilec.dialects import tile
 from tilec.dialects.index_expr import Dim, dim, make_map, map_results
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.loops import index_constant
+from tilec.pipelines.loops import constant_of, index_constant
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import defining_op, offset_of
@@ -190,7 +190,7 @@ def _commit(block: ir.Block) -> None:
 
 
 def _is_zero(value: ir.Value) -> bool:
-    return isinstance(op := defining_op(value), arith.ConstantOp) and ir.IntegerAttr(op.value).value == 0
+    return constant_of(value) == 0
 
 
 def _beginning(loop: scf.ForOp) -> ir.Value:

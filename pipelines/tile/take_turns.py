@@ -15,8 +15,8 @@ from mlir.dialects import scf
 
 from tilec.dialects import tile
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.tile import GROUP, op_after, ops_in, tile_functions
+from tilec.pipelines.primop.outline import ops_in
+from tilec.pipelines.tile import GROUP, op_after, tile_functions
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,8 @@ class TakeTurns(Pass):
     def run(self, op: ir.OpView) -> None:
         for function, schedule in tile_functions(op):
             if schedule.tensor and not schedule.copied and schedule.threads > GROUP:
-                for outer in body_of(function).operations:
-                    for loop in ops_in(outer, scf.ForOp):
-                        _take_turns(loop)
+                for loop in ops_in(function, scf.ForOp):
+                    _take_turns(loop)
 
 
 def _take_turns(loop: scf.ForOp) -> None:
