@@ -31,7 +31,7 @@ class Epilogues(OnlineParts):
         self.dealt_axes: list[int] = []
 
     def lower_shares(self, ops: list[ir.OpView]) -> bool:
-        if not self.schedule.rings or self.belongs is not None or not all(map(_is_by_element, ops)):
+        if not self.schedule.rings or self.belongs is not None or not all(map(self._is_in_one_share, ops)):
             return False
         if self.deal is not None:
             if self._local(self.deal.axis) > 1:
@@ -47,6 +47,16 @@ class Epilogues(OnlineParts):
         for turn in range(2):
             self._lower_share(ops, halves, turn, 2)
         return True
+
+    def _is_in_one_share(self, op: ir.OpView) -> bool:
+        """Whether an op makes or stores each element of a tile from the same elements of others, those that mirror them, or all
+        along axes that are not dealt."""
+        if isinstance(op, tile.Reduce):
+            return self.deal is not None and not {*op.axes} & {self.deal.axis, *(a for a, _, _ in self.deal.registers)}
+        if isinstance(op, tile.Tile.Operation):
+            return isinstance(
+                op, tile.Load | tile.Gather | tile.Store | tile.Scatter | tile.IndexTile | tile.Spread | tile.Reverse)
+        return not len(op.operation.regions)
 
     def _lower_share(self, ops: list[ir.OpView], deal: Deal, turn: int, shares: int) -> None:
         self.dealt_axes = [a for a, _, _ in deal.registers]
@@ -72,10 +82,3 @@ class Epilogues(OnlineParts):
 
     def needs(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
         return super().needs(at, shape) if self.belongs is None else None
-
-
-def _is_by_element(op: ir.OpView) -> bool:
-    """Whether an op makes or stores each element of a tile from the same elements of others, or those that mirror them."""
-    if isinstance(op, tile.Tile.Operation):
-        return isinstance(op, tile.Load | tile.Gather | tile.Store | tile.Scatter | tile.IndexTile | tile.Spread | tile.Reverse)
-    return not len(op.operation.regions)

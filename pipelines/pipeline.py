@@ -22,6 +22,7 @@ from tilec.pipelines.kernel_to_nvvm import KernelToNvvm
 from tilec.pipelines.nvvm.narrow_indices import NarrowIndices
 from tilec.pipelines.passes import Entry, Pass, PipelineError, Upstream
 from tilec.pipelines.primop.decompose_softmax import DecomposeSoftmax
+from tilec.pipelines.primop.delay_scales import DelayScales
 from tilec.pipelines.primop.fold_scales import FoldScales
 from tilec.pipelines.primop.fuse import Fuse
 from tilec.pipelines.primop.group import Group
@@ -49,6 +50,7 @@ from tilec.pipelines.tile_to_kernel import TileToKernel
 
 PRIMOP: tuple[Entry, ...] = (
     DecomposeSoftmax(),  # before anything counts ops: fusion and chunks see only primops with one meaning
+    DelayScales(),  # before chunks, to one of which it moves what another begins with
     Cse(),
     Dce(),
     Partition(),
@@ -68,7 +70,7 @@ PRIMOP: tuple[Entry, ...] = (
 
 # What makes programs faster and not possible: each may be left out, to see what it buys.
 OPTIONAL = (
-    Cse.name, Dce.name, Group.name, FoldScales.name, OnlineReductions.name, StageRows.name, OnlineRows.name,
+    Cse.name, Dce.name, DelayScales.name, Group.name, FoldScales.name, OnlineReductions.name, StageRows.name, OnlineRows.name,
     HeldRows.name, ShareChains.name,
     PackWeights.name, Prefetch.name, Split.name, Persist.name, DelayProducts.name, TakeTurns.name, SoftwarePipeline.name,
     Specialise.name, MergeLaunches.name, DependentLaunch.name, NativeMath.name, CountTurns.name,
@@ -87,7 +89,7 @@ def without(passes: tuple[Entry, ...], names: Collection[str]) -> tuple[Entry, .
 def primop_pipeline(target: CpuTarget | GpuTarget) -> tuple[Entry, ...]:
     """From a recorded module to functions that are one kernel each."""
     clusters, gpu = isinstance(target, GpuTarget) and target.hopper, isinstance(target, GpuTarget)
-    hopper = StageRows | HeldRows | ShareChains
+    hopper = DelayScales | StageRows | HeldRows | ShareChains
     wanted = [p for p in PRIMOP if (clusters or not isinstance(p, hopper)) and (gpu or not isinstance(p, OnlineReductions))]
     if isinstance(target, CpuTarget):  # where a second look at a row costs less than mending, whatever its length: measured
         wanted = [p for p in wanted if not isinstance(p, OnlineRows)]

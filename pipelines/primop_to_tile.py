@@ -22,10 +22,10 @@ from tilec.pipelines.emit.expressions import INDEX_DTYPE
 from tilec.pipelines.emit.online_rows import OnlineRows
 from tilec.pipelines.emit.reductions import is_one_turn
 from tilec.pipelines.launches import bind
-from tilec.pipelines.passes import Pass
+from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.fuse import REDUCTIONS
 from tilec.pipelines.primop.outline import extents_of, functions, kind_of
-from tilec.pipelines.primop.structure import Staged, analyse, capacity, defining_op, is_mended, operand_index
+from tilec.pipelines.primop.structure import Index, Reduction, Staged, analyse, capacity, defining_op, is_mended, operand_index
 from tilec.pipelines.recording import Recording
 from tilec.pipelines.targets import find_target
 
@@ -149,6 +149,7 @@ class _Emitter(OnlineRows):
         self.memo, self.reduced = {}, {}
         for row in self.structure.staged:
             self._make_row(row)
+        terms = {f.op: self._terms(f) for f in self.structure.factors}
         for stage in self.structure.stages:
             if self.structure.online:
                 self._online_stage(stage)
@@ -156,7 +157,24 @@ class _Emitter(OnlineRows):
                 self._mended_stage(stage)
             else:
                 self._stage(stage)
-        self._walk(self.structure.inner, self._store_parts if self.structure.parts else self._store_root)
+        for factor in self.structure.factors:
+            self._add_up(factor, terms[factor.op])
+        self._walk(self.structure.inner, self._store_parts if self.structure.parts else self._store_results)
+
+    def _terms(self, factor: Reduction) -> ir.Value | None:
+        """What a factor of rows is the sum of, read before the products that it scales are made; None where it takes a loop."""
+        (axis,) = factor.axes
+        if self.tiles[axis] != self.structure.extents[axis].constant:
+            return None
+        with factor.op.operation.location:
+            return self._whole(factor, self._operand(factor.op, 0, factor.point))
+
+    def _add_up(self, factor: Reduction, terms: ir.Value | None) -> None:
+        with factor.op.operation.location:
+            if terms is None:
+                self._stage([factor])
+            else:
+                self.reduced[factor.op] = self._reduced_tile(factor, terms)
 
     def _store_parts(self) -> None:
         for part, place in self.structure.parts:
@@ -201,6 +219,24 @@ class _Emitter(OnlineRows):
                 scf.YieldOp([])
             self.origin[axes[0]], self.guards, self.memo = saved, guards, {}
 
+    def _store_results(self) -> None:
+        further = [self._value_beside(op, point) for op, point in self.structure.beside]  # read before anything is written
+        self._store_root()
+        for (op, point), value in zip(self.structure.beside, further, strict=True):
+            with op.operation.location:
+                index = point[:-1] if isinstance(op, REDUCTIONS) else point
+                tile.Store(value=value, dest=self.buffers[op.result], **self._place(index, self.guards))
+
+    def _value_beside(self, op: ir.OpView, point: Index) -> ir.Value:
+        """A further result: each of its elements made from the root's, or sums of blocks of them."""
+        with op.operation.location:
+            if not isinstance(op, REDUCTIONS):
+                return self._whole_tile(self._compute(op, point))
+            (axis,) = (a.position for a in point[-1].atoms() if isinstance(a, Dim))
+            if self.tiles[axis] != self.structure.extents[axis].constant:
+                raise PassFailure("a block that is summed must lie in one tile", op.operation.location)
+            return self._reduced_tile(Reduction(op, (axis,), point, False), self._whole_tile(self._operand(op, 0, point)))
+
     def _store_root(self) -> None:
         s = self.structure
         with s.root.operation.location:
@@ -208,11 +244,13 @@ class _Emitter(OnlineRows):
                 self._scatter(s.root)
                 return
             value = self.reduced[s.root] if isinstance(s.root, REDUCTIONS) else self._compute(s.root, s.point)
-            shape = list(value.type.shape)
-            wanted = [self.tiles[a] if Dim(a) in self._point_atoms() else n for a, n in enumerate(shape)]
-            value = self._broadcast(value, wanted)
             index = s.point[:len(extents_of(s.root.result))]
-            tile.Store(value=value, dest=self.buffers[s.root.result], **self._place(index, self.guards))
+            tile.Store(value=self._whole_tile(value), dest=self.buffers[s.root.result], **self._place(index, self.guards))
+
+    def _whole_tile(self, value: ir.Value) -> ir.Value:
+        """A value with an element for each of the root's."""
+        atoms = self._point_atoms()
+        return self._broadcast(value, [self.tiles[a] if Dim(a) in atoms else n for a, n in enumerate(value.type.shape)])
 
     def _point_atoms(self) -> set[Atom]:
         return set().union(*(e.atoms() for e in self.structure.point), set())

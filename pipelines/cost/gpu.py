@@ -93,6 +93,8 @@ class GpuPlan(Products):
         # So few programs that each may have the multiprocessors of a cluster, and a block of all threads.
         alone = walked and CLUSTER * prod(largest(s, a) for a in s.grid) <= self.target.multiprocessors
         threads = WARP
+        while walked and s.extents[axis].is_constant and threads > 1 and threads * vector >= 2 * s.extents[axis].constant:
+            threads //= 2
         while threads < (MOST_THREADS if alone else GPU_THREADS) and threads * vector < largest(s, axis):
             threads *= 2
         resident = 0
@@ -106,7 +108,7 @@ class GpuPlan(Products):
             return self.schedule(resident=resident)
         self.set(axis, self._registers_of_a_turn(axis, threads, vector), threads, vector)
         others = [a for a in s.grid if a != axis and largest(s, a) > 1]
-        if others and threads < GPU_THREADS and not walked:  # short rows: several of them a block
+        if others and threads < GPU_THREADS and (not walked or threads < WARP):  # short rows: several of them a block
             rows = 1
             while rows * threads < GPU_THREADS and rows < largest(s, others[-1]):
                 rows *= 2
@@ -146,6 +148,8 @@ class GpuPlan(Products):
                 return self._matrix_vector(k, free, both)
             if free and self.contiguous(right if columns else left, (free[0], 2)):
                 return self._vector_matrix(k, free[0], right if columns else left)
+        for axis, vector, _ in self._terms_of_factors():
+            self.set(axis, 1, 1, vector)
         few = bool(rows) and largest(s, rows[0]) <= FEW_ROWS
         ways = (self._warps, self._tensor, self._copied, self._staged) if few else \
             (self._tensor, self._copied, self._warps, self._staged)

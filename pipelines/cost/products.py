@@ -7,7 +7,7 @@ against it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -48,6 +48,7 @@ MOST_STAGES = 6
 PERSISTENT_WAVES = 1  # programs of each block beyond which it pays to walk over them
 AS_FAST = 1.1  # times the least: what may come first if it is preferred
 FEWEST_STAGES = 3  # with which a product hides the latency of its operands
+MOST_TERMS = 64  # of what scales a row that four lanes hold while products are made
 MOST_TILINGS = 6  # of a product by multiply-adds that are considered
 
 
@@ -104,7 +105,24 @@ class Products(Plan):
         walked = programs > PERSISTENT_WAVES * sms and tiles.split == 1
         schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, tiles.slots(shared)),
                                  persistent=sms if walked else 0, split=tiles.split, tf32=item == 4)
-        return schedule.with_axis(rows[0], warps=4 * tiles.groups)
+        return self._with_factors(schedule.with_axis(rows[0], warps=4 * tiles.groups), columns[-1])
+
+    def _with_factors(self, schedule: Schedule, column: int) -> Schedule:
+        """A schedule that adds up factors of rows on the four lanes that share a row of a result."""
+        for axis, vector, length in self._terms_of_factors():
+            size = next((n for n in range(MOST_TERMS, 0, -4 * vector) if length % n == 0), None)
+            if size is not None:
+                schedule = schedule.with_axis(axis, tile=size, threads=4, vector=vector, lanes_of=schedule.axes[column].name)
+        return schedule
+
+    def _terms_of_factors(self) -> Iterator[tuple[int, int, int]]:
+        """The axes of sums that scale rows, how many of their terms lie in one read, and how many there are."""
+        for (axis,) in (f.axes for f in self.structure.factors):
+            vector = min(4, self._vector(axis, [a for a in self.structure.accesses if Dim(axis) in a.offset.atoms()]))
+            length = largest(self.structure, axis)
+            while length % (4 * vector) and vector > 1:
+                vector //= 2
+            yield axis, vector, length
 
     def _sides(self, roles: Roles) -> tuple[list[int], list[int]]:
         """The axes of rows and of columns of one loop of products over one axis; none where a plan of products does not fit:
@@ -156,7 +174,7 @@ class Products(Plan):
         # Of few rows the loads fill the registers: without a bound ptxas aims at more blocks than that leaves room for.
         schedule = self.schedule(dot=True, ahead=True, twin=last, resident=shared.resident if shared else 0, tf32=item == 4)
         schedule = schedule.with_axis(rows[0], warps=warps)
-        schedule = schedule.with_axis(k, lanes_of=schedule.axes[last].name, warps=parts)
+        schedule = self._with_factors(schedule.with_axis(k, lanes_of=schedule.axes[last].name, warps=parts), last)
         twin = Axis(schedule.axes[last].name + "_twin", s.extents[last], self.tile[last], 8, 1, False,
                     lanes_of=schedule.axes[rows[0]].name)
         return replace(schedule, axes=(*schedule.axes, twin))
@@ -190,7 +208,7 @@ class Products(Plan):
         self.set(k, 2 * TILE_DEPTH // item)
         schedule = self.schedule([a for a in s.grid if a != rows[0]] + rows, dot=True, tensor=True, copied=True,
                                  stages=tiles.slots(shared, 2 * TILE_DEPTH), resident=tiles.resident, tf32=item == 4)
-        return schedule.with_axis(rows[0], warps=tiles.down).with_axis(last, warps=tiles.along)
+        return self._with_factors(schedule.with_axis(rows[0], warps=tiles.down).with_axis(last, warps=tiles.along), last)
 
     def _deals(self, columns: list[int], tiles: WarpTiles) -> bool:
         """Whether the last axis of a tile's columns has 16 or a power of two as many for each warp."""
@@ -289,14 +307,16 @@ class Products(Plan):
         return []
 
     def _fits_columns(self, columns: list[int], width: int) -> bool:
-        """Whether a tile of `width` columns is a run of whole axes, with all that are mirrored, and a part of the next."""
+        """Whether a tile of `width` columns is a run of whole axes, with all that are mirrored or summed, and a part of the
+        next."""
         s = self.structure
         if columns[-1] in s.mirrored:
             return False
+        kept = s.mirrored | s.blocks
         for i, a in reversed(list(enumerate(columns))):
             size = largest(s, a)
             if not s.extents[a].is_constant or size >= width:
-                return not s.mirrored & {*columns[:i], *([a] if size > width else [])}
+                return not kept & {*columns[:i], *([a] if size > width else [])}
             if width % size or (a == columns[-1] and size % 8):
                 return False
             width //= size

@@ -1,7 +1,7 @@
 """Which primops share a kernel is read off the views.
 
-Every kernel computes one value, its root. Ops are visited from last to first; an op joins the kernel that uses it unless
-one of these rules makes it a root of its own:
+Every kernel computes one value, its root, and what stands beside it. Ops are visited from last to first; an op joins the kernel
+that uses it unless one of these rules makes it a root of its own:
 
 1. It is a result of the chunk, or a scatter: somebody outside reads memory.
 2. A contraction (a sum of products of two different operands) joins only kernels that use it point by point, as the
@@ -13,9 +13,12 @@ one of these rules makes it a root of its own:
    None of 2 to 5 holds inside a chain that `primop-online-reductions` marked: one loop computes it. What comes out of one is
    materialised where it would be read in another order.
 6. A value that several kernels use is recomputed in each if that costs a few elementwise ops, otherwise materialised.
-7. What `primop-stage-rows` marked is part of every kernel that uses it.
+7. What `primop-stage-rows` marked is part of every kernel that uses it, and so is a factor of rows that `primop-delay-scales`
+   marked, where only epilogues of contractions do.
 8. With `tensor`, an operand of a product of 16-bit matrices is materialised: computed, it would keep tensor cores from it.
 9. A value that a kernel would evaluate at too many points, or too deep inside (see `reads.py`), is materialised.
+10. What `primop-delay-scales` marked is materialised, by the kernel that it is computed from if that is a contraction's and
+   each of its programs has what the value, or a sum of neighbours along the last dimension, is made of.
 """
 
 from __future__ import annotations
@@ -27,7 +30,20 @@ from math import prod
 from mlir import ir
 
 from tilec.dialects import primop
-from tilec.dialects.index_expr import Atom, Dim, Linear, Mod, Ranges, Symbol, dim, linear, map_results, range_of, substitute
+from tilec.dialects.index_expr import (
+    Atom,
+    Dim,
+    Linear,
+    Mod,
+    Ranges,
+    Symbol,
+    dim,
+    identity,
+    linear,
+    map_results,
+    range_of,
+    substitute,
+)
 from tilec.pipelines.cost.rates import FEW_ROWS
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, erase, extents_of, fresh_name, functions, outline, scope_name
@@ -35,6 +51,8 @@ from tilec.pipelines.primop.reads import MOST_REDUCTIONS, Point, Reads, operand_
 
 ONLINE = "primop.online"  # set by primop-online-reductions: the op belongs to a chain that one loop computes
 STAGED = "primop.staged"  # set by primop-stage-rows: "row" on what every program makes for itself, "part" on what is below
+BESIDE = "primop.beside"  # set by primop-delay-scales: the op is a further result of the kernel that it is computed from
+FACTOR = "primop.factor"  # set by primop-delay-scales: part of what scales the rows of products
 REDUCTIONS = (primop.Sum, primop.Max)
 FREE = (primop.Constant, primop.Iota)
 MOST_MIRRORED = 8  # elements along a dimension that is read from both ends, because one thread holds them
@@ -148,8 +166,10 @@ def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int, tensor: boo
         uses = [(number[use.owner.results[0]], use.operand_number) for use in ops[i].result.uses
                 if use.owner.operation.parent == chunk.operation and use.owner.name != "func.return"]
         facts[i].reads = _reads(ops, facts, uses)
-        if _is_crowded(ops[i], facts[i]) or (tensor and _is_operand(ops[i], [ops[u] for u, _ in uses], symbols)) or (
-                STAGED not in ops[i].operation.attributes and _is_root(ops, number, facts, i, uses, recompute)):
+        marks, users = ops[i].operation.attributes, [ops[u] for u, _ in uses]
+        joins = STAGED in marks or _is_factor(ops, facts, i, uses)
+        if BESIDE in marks or _is_crowded(ops[i], facts[i]) or (tensor and _is_operand(ops[i], users, symbols)) or (
+                not joins and _is_root(ops, number, facts, i, uses, recompute)):
             roots.append(i)
             facts[i].groups = {i}
             facts[i].reads = {i: Reads(frozenset([Point(whole_index(_root_extents(ops[i])))]))}
@@ -160,13 +180,46 @@ def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int, tensor: boo
             facts[i].in_contraction = any(is_contraction(ops[u]) or facts[u].in_contraction for u, _ in uses)
     roots.sort()
     chunk_name = ir.StringAttr(chunk.attributes["sym_name"]).value
-    for root in roots:
-        members = _slice(ops, number, set(roots), root)
-        label = _label(ops[root], members)
+    slices = {root: _slice(ops, number, set(roots), root) for root in roots}
+    hosts = {root: _host(ops, number, slices, root) for root in roots if BESIDE in ops[root].operation.attributes}
+    for root in (r for r in roots if hosts.get(r) is None):
+        further = [r for r, host in hosts.items() if host == root]
+        members = [ops[i] for i in slices[root]] + [ops[i] for r in further for i in slices[r] if i not in slices[root]]
+        label = _label(ops[root], [ops[i] for i in slices[root]])
         name = fresh_name(module, f"{chunk_name}_{label}")
-        call = outline(module, name, members, [ops[root].result], ops[root], "primop.kernel", ops[root].operation.location)
-        ops[root].result.replace_all_uses_with(call.results[0])
+        results = [ops[r].result for r in (root, *further)]
+        call = outline(module, name, members, results, ops[root], "primop.kernel", ops[root].operation.location)
+        for old, new in zip(results, call.results, strict=True):
+            old.replace_all_uses_with(new)
     erase(ops)
+
+
+def _host(ops: list[ir.OpView], number: dict[ir.Value, int], slices: dict[int, list[int]], further: int) -> int | None:
+    """The root beside which a kernel can have a further result: a contraction's, and all it is made of that varies."""
+    members = slices[further]
+    outside = {number[v] for i in members for v in ops[i].operands if v in number and number[v] not in members}
+    host = outside.pop() if len(outside) == 1 else None
+    if host is None or not any(is_contraction(ops[i]) for i in slices[host]) or ONLINE in ops[host].operation.attributes or \
+            any(isinstance(ops[i], (*REDUCTIONS, primop.Gather, primop.Scatter)) for i in members if i != further):
+        return None
+    extents, pending = _root_extents(ops[host]), [(further, identity(len(primop.space_of(ops[further]))))]
+    here = identity(len(extents))
+    if isinstance(ops[further], REDUCTIONS):  # of blocks of a row
+        *rows, count, size = primop.space_of(ops[further])
+        if list(ops[further].dims) != [len(extents)] or not size.is_constant or (*rows, count * size.constant) != extents:
+            return None
+        here = (*here[:-1], here[-1] * size.constant + dim(len(extents)))
+    elif primop.space_of(ops[further]) != extents:
+        return None
+    while pending:
+        i, point = pending.pop()
+        for value, view in zip(ops[i].operands, ops[i].maps, strict=True):
+            index = tuple(substitute(e, {Dim(d): x for d, x in enumerate(point)}) for e in map_results(view))
+            if value in number and number[value] == host and (index != here or ops[i].bounds is not None):
+                return None
+            if value in number and number[value] in members and not isinstance(ops[number[value]], FREE):
+                pending.append((number[value], index))
+    return host
 
 
 def _label(root: ir.OpView, members: list[ir.OpView]) -> str:
@@ -246,6 +299,16 @@ def _is_of_matrices(product: primop.Mul, symbols: Ranges) -> bool:
         bounds = [range_of(e, symbols) for d, e in enumerate(primop.space_of(product)) if Dim(d) in own]
         sizes.append(prod(b[1] if b is not None else FEW_ROWS + 1 for b in bounds))
     return min(sizes) > FEW_ROWS
+
+
+def _is_factor(ops: list[ir.OpView], facts: list[_Facts], i: int, uses: list[tuple[int, int]]) -> bool:
+    """Whether an op is part of a factor of rows, one number for each, that only epilogues of contractions read."""
+    if FACTOR not in ops[i].operation.attributes or not uses or facts[i].cut or \
+            any(isinstance(ops[u], REDUCTIONS) or facts[u].in_body or facts[u].in_contraction for u, _ in uses):
+        return False
+    roots = set().union(*(facts[u].groups for u, _ in uses))
+    return all(facts[root].contractions and ONLINE not in ops[root].operation.attributes and
+               _broadcast_back(ops, facts, i, root) is not None for root in roots)
 
 
 def _is_root(ops: list[ir.OpView], number: dict[ir.Value, int], facts: list[_Facts], i: int, uses: list[tuple[int, int]],
@@ -364,8 +427,8 @@ def _broadcast_back(ops: list[ir.OpView], facts: list[_Facts], reduction: int, r
     return frozenset(_only_dim(e)[0] for e in view) & _live(top) if whole and len(set(view)) == len(view) else None
 
 
-def _slice(ops: list[ir.OpView], number: dict[ir.Value, int], roots: set[int], root: int) -> list[ir.OpView]:
-    """The ops of a root's kernel, in order."""
+def _slice(ops: list[ir.OpView], number: dict[ir.Value, int], roots: set[int], root: int) -> list[int]:
+    """The numbers of the ops of a root's kernel, in order."""
     members, pending = {root}, [root]
     while pending:
         for operand in ops[pending.pop()].operands:
@@ -373,4 +436,4 @@ def _slice(ops: list[ir.OpView], number: dict[ir.Value, int], roots: set[int], r
             if i is not None and i not in roots and i not in members:
                 members.add(i)
                 pending.append(i)
-    return [ops[i] for i in sorted(members)]
+    return sorted(members)

@@ -22,6 +22,7 @@ from tilec.dialects import primop
 from tilec.dialects.index_expr import Atom, Dim, Linear, Ranges, Symbol, dim, linear, map_results, range_of, substitute
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.fuse import (
+    FACTOR,
     ONLINE,
     REDUCTIONS,
     STAGED,
@@ -88,6 +89,9 @@ class Structure:
     tf32: bool = False  # the module allows tensor cores to read f32 as TF32
     parts: list[tuple[primop.Part, Index]] = field(default_factory=list)  # what programs that share a loop return, and where
     part: int = -1  # the axis that numbers these programs
+    beside: list[tuple[ir.OpView, Index]] = field(default_factory=list)  # further results, and where they are evaluated
+    factors: list[Reduction] = field(default_factory=list)  # sums that scale the rows of a product, which need no others
+    blocks: frozenset[int] = frozenset()  # axes that such a result is summed along, each within one tile
 
     @property
     def mended(self) -> bool:
@@ -166,7 +170,8 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
         extents = list(primop.space_of(root))
     else:
         extents = list(primop.space_of(root))
-    root_point, extents = _axes_of_root(root, extents, symbols)
+    root_point, extents = _axes_of_root(root, extents, symbols, [op for op in returned[1:] if isinstance(op, REDUCTIONS)])
+    beside = [(op, _point_beside(op, root_point)) for op in returned[1:] if not parts]
     rank = len(extents)
     ranges = _ranges(symbols, extents)
     found: dict[ir.OpView, Index] = {}
@@ -176,6 +181,9 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
     places = [(part, tuple(substitute(e, {Dim(d): x for d, x in enumerate(root_point)}) for e in map_results(part.map)))
               for part in parts]
     tops = [(defining_op(part.operand), place) for part, place in places] or [(root, root_point)]
+    for op, point in beside:
+        made = defining_op(op.operand) if isinstance(op, REDUCTIONS) else op
+        tops += [(made, operand_index(op, 0, point, ranges) if made != op else point)]
     for op, views in _collect(tops, ranges, order, names).items():
         flips = [[unflipped(e, constant_ranges(extents)) for e in view] for view in views]
         if len({tuple(e for e, _ in view) for view in flips}) > 1:
@@ -186,7 +194,8 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
         mirrored |= {a.position for view in flips for _, atoms in view for a in atoms if isinstance(a, Dim)}
     top = [op for op in order if not _inside_another(found[op])]
     grid = set(range(rank))
-    for op in top:
+    factors = [op for op in top if FACTOR in op.operation.attributes and any(map(is_contraction, top))]
+    for op in (o for o in top if o not in factors):
         used = set().union(*(e.atoms() for e in found[op]), set())
         grid &= {d for d in range(rank) if Dim(d) in used or extents[d] == linear(1)}
     inner = [d for d in range(rank) if d not in grid]
@@ -210,10 +219,13 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
         reductions[op] = Reduction(op, tuple(own), point, is_contraction(op))
         if op not in top:
             nested[op] = tuple(own)
+    blocks = frozenset(a.position for op, point in beside if isinstance(op, REDUCTIONS)
+                       for a in point[-1].atoms() if isinstance(a, Dim))
     chain = [op for op in top if ONLINE in op.operation.attributes]
-    stages = [[reductions[op] for op in chain]] if chain else _stages(top, reductions)
+    stages = [[reductions[op] for op in chain]] if chain else _stages([op for op in top if op not in factors], reductions)
     structure = Structure(function, root, extents, sorted(grid), inner, stages, root_point, symbols, nested=nested, views=found,
-                          mirrored=frozenset(mirrored), online=bool(chain),
+                          mirrored=frozenset(mirrored), online=bool(chain), beside=beside, blocks=blocks,
+                          factors=[reductions[op] for op in factors],
                           tf32=primop.allows_tf32(function.operation.parent))
     if chain and (len(chain) != len(top) or not isinstance(chain[0], primop.Max)):
         raise PassFailure("an online chain shares its kernel with other reductions", root.operation.location)
@@ -226,6 +238,14 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
     structure.staged = _staged(structure)
     structure.accesses = list(_accesses(structure))
     return structure
+
+
+def _point_beside(op: ir.OpView, root_point: Index) -> Index:
+    """Where a kernel evaluates a further result: at its root's point, of whose last dimension a sum takes blocks."""
+    if not isinstance(op, REDUCTIONS):
+        return root_point
+    block, inside = (Linear(0, ((atom, 1),)) for atom, _ in sorted(root_point[-1].terms, key=lambda term: -term[1]))
+    return (*root_point[:-1], block, inside)
 
 
 def is_row(op: ir.OpView | None) -> bool:
@@ -282,12 +302,16 @@ def _ranges(symbols: dict[str, tuple[int, int]], extents: Sequence[Linear]) -> R
     return ranges
 
 
-def _axes_of_root(root: ir.OpView, extents: list[Linear], symbols: dict[str, tuple[int, int]]) -> tuple[Index, list[Linear]]:
-    """The root's dimensions in terms of axes, and the extents of these: a dimension that views take apart has two."""
+def _axes_of_root(root: ir.OpView, extents: list[Linear], symbols: dict[str, tuple[int, int]],
+                  sums: Sequence[ir.OpView]) -> tuple[Index, list[Linear]]:
+    """The root's dimensions in terms of axes, and the extents of these: a dimension that views take apart has two, as has the
+    last where blocks of it are summed."""
     views = _collect([(root, whole_index(extents))], _ranges(symbols, extents), [], [])
     constant = constant_ranges(extents)
     flipped = [v for v in views.values() if any(unflipped(e, constant)[1] for view in v for e in view)]
     splits = next((s for v in flipped if (s := splits_of(v)) is not None), {})
+    for op in sums:
+        splits = {**splits, len(extents) - 1: primop.space_of(op)[-1].constant}
     point, axes = [], list[Linear]()
     for d, extent in enumerate(extents):
         if d in splits and extent.is_constant and extent.constant % splits[d] == 0:
@@ -373,9 +397,10 @@ def _accesses(structure: Structure) -> Iterator[Access]:
     seen: set[tuple[ir.Value, Index]] = set()
     visited: set[tuple[ir.OpView, Index]] = set()
     pending: list[tuple[ir.OpView, Index]] = [(structure.root, structure.point)]
-    pending += [(r.op, r.point) for stage in structure.stages for r in stage]
+    pending += [(r.op, r.point) for stage in (*structure.stages, structure.factors) for r in stage]
     if isinstance(structure.root, REDUCTIONS):
         pending = pending[1:]
+    pending += structure.beside
     for row in structure.staged:
         pending += [(row.op, row.point), *((r.op, r.point) for r in row.reductions)]
     while pending:
@@ -402,6 +427,9 @@ def _accesses(structure: Structure) -> Iterator[Access]:
     if not isinstance(structure.root, primop.Scatter):
         sizes = capacity(extents_of(structure.root.result), structure.symbols)
         yield Access(structure.root.result, offset_of(structure.point[:len(sizes)], sizes), True)
+    for op, point in structure.beside:
+        sizes = capacity(extents_of(op.result), structure.symbols)
+        yield Access(op.result, offset_of(point[:len(sizes)], sizes), True)
 
 
 def is_contiguous(offset: Linear, box: Sequence[tuple[int, int]], ranges: Ranges) -> bool:

@@ -3,7 +3,7 @@
     for k step s: acc = dot(a, b, acc)   ->   for k step s split: acc = dot(a, b, acc), a part for each block; reduce acc
 
 Where a product has few programs, more multiprocessors then read its operands. The parts are added up in one fixed order, and
-the results dealt out: every block adds, goes on with and stores its own. Results that one thread reverses stay together.
+the results dealt out: every block adds, goes on with and stores its own. Results that are reversed or added up stay together.
 Part of the schedule: `split`.
 """
 
@@ -38,10 +38,11 @@ class Split(Pass):
                 depths = {_depth(dot) for loop in loops for dot in _dots(loop)}
                 if len(depths) != 1 or any(isinstance(o, tile.Dot) for o in block.operations):
                     raise PassFailure("only the one depth of products in a loop can be split", function.operation.location)
-                reversed_axes = {o.axis for o in block.operations if isinstance(o, tile.Reverse)}
+                together = {o.axis for o in block.operations if isinstance(o, tile.Reverse)}
+                together |= {a for o in block.operations if isinstance(o, tile.Reduce) for a in o.axes}
                 for loop in loops:
                     with loop.operation.location, ir.InsertionPoint(loop):
-                        _split(loop, next(iter(depths)), schedule.split, reversed_axes)
+                        _split(loop, next(iter(depths)), schedule.split, together)
                 function.attributes["tile.schedule"] = _shared(schedule, next(iter(depths))).to_attribute(
                     len(ir.DictAttr(op.attributes["primop.symbols"])) if "primop.symbols" in op.attributes else 0)
 
@@ -62,7 +63,7 @@ def _shared(schedule: Schedule, depth: int) -> Schedule:
     return replace(schedule, split=1).with_axis(depth, tile=size * blocks, threads=blocks, vector=size, cluster=blocks)
 
 
-def _split(old: scf.ForOp, depth: int, blocks: int, reversed_axes: set[int]) -> None:
+def _split(old: scf.ForOp, depth: int, blocks: int, together: set[int]) -> None:
     bounds = known_bounds(old)
     if bounds is None:
         raise PassFailure("the depth of a product can be split if it is known", old.operation.location)
@@ -86,9 +87,11 @@ def _split(old: scf.ForOp, depth: int, blocks: int, reversed_axes: set[int]) -> 
             if operand.type.shape[depth] == step:  # not yet replaced for another product
                 load.result.set_type(_resized(operand.type, depth, step * blocks))
         dot.result.set_type(_resized(dot.result.type, depth, blocks))
-    with ir.InsertionPoint(old):
+    following = list(new.operation.block.operations)
+    rest = next(o for o in following[following.index(old) + 1:] if not isinstance(o, tile.Reduce))
+    with ir.InsertionPoint(rest):  # what is added up besides is few: first, it needs no registers any more
         for before, after in zip(old.results, new.results, strict=True):
-            dealt = [a for a, n in enumerate(before.type.shape) if n > 1 and a not in reversed_axes]
+            dealt = [a for a, n in enumerate(before.type.shape) if n > 1 and a not in together]
             total = tile.Reduce(kind=tile.ReduceKind.ADD, axes=[depth], dealt=dealt, value=after, result=before.type)
             before.replace_all_uses_with(total.result)
     old.operation.erase()
