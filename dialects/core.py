@@ -275,26 +275,28 @@ def _fields_and_types(operation: ir.Operation, declared: type[OpBase]) -> tuple[
     return (declared, *stored, len(operands), *(v.type for v in operands), *(r.type for r in operation.results))
 
 
-def verify(root: ir.OpView | ir.Operation | ir.Module) -> int:
+def verify(root: ir.OpView | ir.Operation | ir.Module, right: set[tuple[object, ...]] | None = None) -> int:
     """Runs the `verify` methods at and below root, emits one located error per failure and returns their number.
 
-    They know nothing but fields and types, so of operations that are equal in these, as in equal layers, one is looked at.
+    They know nothing but fields and types, so of operations that are equal in these, as in equal layers, one is looked at;
+    `right`, if given, has what was looked at before, in the same context, and gets the rest.
     """
     failures = 0
-    right: set[tuple[object, ...]] = set()
+    right = set() if right is None else right
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
         nonlocal failures
-        declared = op_class(operation.name)
+        name = operation.name
+        declared = op_class(name)
         try:
             if declared and (key := _fields_and_types(operation, declared)) not in right:
                 _check(operation.opview)
                 right.add(key)
-            elif operation.name == "builtin.module":
+            elif name == "builtin.module":
                 for dialect in Dialect.known.values():
                     dialect.verify_module(operation)
         except VerifyError as error:
-            operation.location.emit_error(f"'{operation.name}' op {error}")
+            operation.location.emit_error(f"'{name}' op {error}")
             failures += 1
         return ir.WalkResult.ADVANCE
 

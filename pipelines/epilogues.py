@@ -34,9 +34,10 @@ class Epilogues(OnlineParts):
         if not self.schedule.rings or self.belongs is not None or not all(map(self._is_in_one_share, ops)):
             return False
         if self.deal is not None:
-            if self._local(self.deal.axis) > 1:
+            if self._local(self.deal.axis) > 1 or self.depth:
                 return False
-            for turn in range(self.schedule.cluster):
+            shares = prod(runs for _, _, runs in self.deal.registers)
+            for turn in range(min(self.schedule.cluster, shares)):
                 with self._when(self._is(self._rank(), turn)):
                     self._lower_share(ops, self.deal, turn, self.schedule.cluster)
             return True

@@ -304,6 +304,7 @@ class _Run:
     verify: bool
     clock: Callable[[str, float], None] | None
     text: str = field(default="", init=False)
+    right: set[tuple[object, ...]] = field(default_factory=set, init=False)  # what has been verified
 
     def __post_init__(self) -> None:
         if self.observer:
@@ -332,7 +333,7 @@ class _Run:
         with op.context, ir.Location.unknown():
             for target in [op] if entry.anchor in (ANY, op.name) else list(_below(op, entry.anchor)):
                 entry.run(target)
-        if self.verify and (self.root.verify() and core.verify(self.root)):
+        if self.verify and (self.root.verify() and core.verify(self.root, self.right)):
             raise PassFailure("the IR it left is invalid")
 
     def step(self, name: str, run: Callable[..., None], *args: Any) -> None:

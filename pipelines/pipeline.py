@@ -20,7 +20,7 @@ from tilec.pipelines.kernel.native_math import NativeMath
 from tilec.pipelines.kernel.peek_barriers import PeekBarriers
 from tilec.pipelines.kernel_to_nvvm import KernelToNvvm
 from tilec.pipelines.nvvm.narrow_indices import NarrowIndices
-from tilec.pipelines.passes import Entry, Pass, PipelineError, Upstream
+from tilec.pipelines.passes import Entry, Nested, Pass, PipelineError, Upstream
 from tilec.pipelines.primop.decompose_softmax import DecomposeSoftmax
 from tilec.pipelines.primop.delay_scales import DelayScales
 from tilec.pipelines.primop.fold_scales import FoldScales
@@ -143,10 +143,12 @@ KERNEL: tuple[Entry, ...] = (
 NVVM: tuple[Entry, ...] = (
     Libdevice(),  # while operands are still vectors of a known element type
     NativeMath(),  # after powers of 16 bits became such of 32
-    Upstream("lower-affine"),  # index arithmetic becomes visible ...
-    Upstream("canonicalize"),
-    Upstream("cse"),
-    Upstream("loop-invariant-code-motion"),  # ... and leaves the loops while there are loops
+    Nested("gpu.module", (Nested("func.func", (  # for each kernel by itself, on all cores
+        Upstream("lower-affine"),  # index arithmetic becomes visible ...
+        Upstream("canonicalize"),
+        Upstream("cse"),
+        Upstream("loop-invariant-code-motion"),  # ... and leaves the loops while there are loops
+    )),)),
     CountTurns(),  # of what upstream has made alike and left in the loops
     PeekBarriers(),  # whose slots and phases are then known a turn ahead
     KernelToNvvm(),

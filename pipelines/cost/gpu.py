@@ -148,7 +148,7 @@ class GpuPlan(Products):
                 return self._matrix_vector(k, free, both)
             if free and self.contiguous(right if columns else left, (free[0], 2)):
                 return self._vector_matrix(k, free[0], right if columns else left)
-        for axis, vector, _ in self._terms_of_factors():
+        for axis, _, vector in self._terms_of_factors():
             self.set(axis, 1, 1, vector)
         few = bool(rows) and largest(s, rows[0]) <= FEW_ROWS
         ways = (self._warps, self._tensor, self._copied, self._staged) if few else \

@@ -105,24 +105,25 @@ class Products(Plan):
         walked = programs > PERSISTENT_WAVES * sms and tiles.split == 1
         schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, tiles.slots(shared)),
                                  persistent=sms if walked else 0, split=tiles.split, tf32=item == 4)
-        return self._with_factors(schedule.with_axis(rows[0], warps=4 * tiles.groups), columns[-1])
+        return self._with_factors(schedule.with_axis(rows[0], warps=4 * tiles.groups), columns)
 
-    def _with_factors(self, schedule: Schedule, column: int) -> Schedule:
+    def _with_factors(self, schedule: Schedule, columns: Sequence[int]) -> Schedule:
         """A schedule that adds up factors of rows on the four lanes that share a row of a result."""
-        for axis, vector, length in self._terms_of_factors():
-            size = next((n for n in range(MOST_TERMS, 0, -4 * vector) if length % n == 0), None)
-            if size is not None:
-                schedule = schedule.with_axis(axis, tile=size, threads=4, vector=vector, lanes_of=schedule.axes[column].name)
+        for axis, reads, vector in self._terms_of_factors():
+            length = largest(self.structure, axis)
+            if not any(Dim(c) in a.offset.atoms() for a in reads for c in columns):
+                while vector > 1 and length <= MOST_TERMS and length % (4 * vector):
+                    vector //= 2
+                size = min(-(-length // (4 * vector)) * 4 * vector, MOST_TERMS)
+                name = schedule.axes[columns[-1]].name
+                schedule = schedule.with_axis(axis, tile=size, threads=4, vector=vector, lanes_of=name)
         return schedule
 
-    def _terms_of_factors(self) -> Iterator[tuple[int, int, int]]:
-        """The axes of sums that scale rows, how many of their terms lie in one read, and how many there are."""
+    def _terms_of_factors(self) -> Iterator[tuple[int, list[Access], int]]:
+        """The axes of sums that scale rows, what is read along them, and how many of their terms lie in one read."""
         for (axis,) in (f.axes for f in self.structure.factors):
-            vector = min(4, self._vector(axis, [a for a in self.structure.accesses if Dim(axis) in a.offset.atoms()]))
-            length = largest(self.structure, axis)
-            while length % (4 * vector) and vector > 1:
-                vector //= 2
-            yield axis, vector, length
+            reads = [a for a in self.structure.accesses if Dim(axis) in a.offset.atoms()]
+            yield axis, reads, min(4, self._vector(axis, reads))
 
     def _sides(self, roles: Roles) -> tuple[list[int], list[int]]:
         """The axes of rows and of columns of one loop of products over one axis; none where a plan of products does not fit:
@@ -174,7 +175,7 @@ class Products(Plan):
         # Of few rows the loads fill the registers: without a bound ptxas aims at more blocks than that leaves room for.
         schedule = self.schedule(dot=True, ahead=True, twin=last, resident=shared.resident if shared else 0, tf32=item == 4)
         schedule = schedule.with_axis(rows[0], warps=warps)
-        schedule = self._with_factors(schedule.with_axis(k, lanes_of=schedule.axes[last].name, warps=parts), last)
+        schedule = self._with_factors(schedule.with_axis(k, lanes_of=schedule.axes[last].name, warps=parts), columns)
         twin = Axis(schedule.axes[last].name + "_twin", s.extents[last], self.tile[last], 8, 1, False,
                     lanes_of=schedule.axes[rows[0]].name)
         return replace(schedule, axes=(*schedule.axes, twin))
@@ -208,7 +209,7 @@ class Products(Plan):
         self.set(k, 2 * TILE_DEPTH // item)
         schedule = self.schedule([a for a in s.grid if a != rows[0]] + rows, dot=True, tensor=True, copied=True,
                                  stages=tiles.slots(shared, 2 * TILE_DEPTH), resident=tiles.resident, tf32=item == 4)
-        return self._with_factors(schedule.with_axis(rows[0], warps=tiles.down).with_axis(last, warps=tiles.along), last)
+        return self._with_factors(schedule.with_axis(rows[0], warps=tiles.down).with_axis(last, warps=tiles.along), columns)
 
     def _deals(self, columns: list[int], tiles: WarpTiles) -> bool:
         """Whether the last axis of a tile's columns has 16 or a power of two as many for each warp."""

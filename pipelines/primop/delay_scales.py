@@ -33,11 +33,10 @@ from tilec.dialects.index_expr import (
 )
 from tilec.pipelines.cost.rates import FEW_ROWS
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.fuse import BESIDE, FACTOR, FREE, REDUCTIONS, is_contraction
+from tilec.pipelines.primop.fuse import BESIDE, FACTOR, FREE, REDUCTIONS, is_contraction, is_pointwise_use
 from tilec.pipelines.primop.outline import body_of, extents_of, functions
 from tilec.pipelines.primop.partition import MARKS
 from tilec.pipelines.primop.structure import defining_op
-from tilec.pipelines.tile import op_after
 
 Factor = tuple[ir.Value, tuple[Linear, ...]]  # a value and where a row reads it
 
@@ -64,10 +63,15 @@ class DelayScales(Pass):
     def run(self, op: ir.OpView) -> None:
         ranges: Ranges = {Symbol(i): r for i, r in enumerate(primop.symbol_ranges(op.operation).values())}
         for entry in functions(op, "primop.entry"):
-            for found in [o for o in body_of(entry).operations if isinstance(o, primop.Cast)]:
-                row = self._row(found, ranges)
-                home = _latest([v for v, _ in row.factors] + [s.operand for s in row.sums]) if row is not None else None
-                if row is not None and home is not None:
+            ops = list(body_of(entry).operations)
+            rows = [r for o in ops if isinstance(o, primop.Cast) and (r := self._row(o, ranges)) is not None]
+            chunks = sorted({_number(o) for o in ops}) if rows else []
+            gain = {r.op: _is_of_product(r) for r in rows}
+            alike = {_label(op) for op, gains in gain.items() if gains} - {None}  # chunks that are equal stay equal
+            for op_of_row in (o for o, gains in gain.items() if gains or _label(o) in alike):
+                row = self._row(op_of_row, ranges)  # as those before it have left it
+                home = _home(row) if row is not None else None
+                if row is not None and home is not None and chunks.index(_number(row.op)) <= chunks.index(_number(home)) + 1:
                     self._rewrite(row, home)
 
     def _row(self, op: primop.Cast, ranges: Ranges) -> _Row | None:
@@ -92,8 +96,8 @@ class DelayScales(Pass):
                     tuple(r for r in readers if r is not None))
 
     def _rewrite(self, row: _Row, home: ir.OpView) -> None:
-        with row.op.operation.location, ir.InsertionPoint(row.sums[0]):
-            for total in row.sums:
+        for total in row.sums:
+            with row.op.operation.location, ir.InsertionPoint(total):
                 self._cut(total, home)
         for op in (o for value, _ in row.factors for o in _elementwise_below(value)):
             _placed(op, home)
@@ -112,7 +116,7 @@ class DelayScales(Pass):
         for op in (o for scale, _ in row.scales for o in _down_to_sums(scale)):
             op.operation.attributes[FACTOR] = ir.UnitAttr.get(op.operation.context)
         for reader in row.readers:
-            _scale(reader, rounded.result, row.scales)
+            _scale(reader, row.scales)
 
     def _cut(self, total: primop.Sum, home: ir.OpView) -> None:
         """Writes a sum along rows as one of blocks, which are made where the rows are, and one of these."""
@@ -142,8 +146,8 @@ def _is_whole(op: ir.OpView, operand: int) -> bool:
 
 
 def _reader(op: ir.OpView, operand: int) -> primop.Sum | None:
-    """The sum of a matrix product that reads its rows along its depth, which is the last dimension of both."""
-    if not isinstance(op, primop.Mul) or op.bounds is not None or str(primop.element_type(op.result)) != "f32":
+    """The sum of a matrix product that reads its rows along its depth, on the left, where lanes share a row of the result."""
+    if not isinstance(op, primop.Mul) or operand or op.bounds is not None or str(primop.element_type(op.result)) != "f32":
         return None
     sums = [use.owner.opview for use in op.result.uses]
     if len(sums) != 1 or not isinstance(sums[0], primop.Sum) or not is_contraction(sums[0]) or not _is_whole(sums[0], 0) or \
@@ -195,10 +199,35 @@ def _down_to_sums(value: ir.Value) -> list[ir.OpView]:
     return list(found)
 
 
-def _latest(values: Sequence[ir.Value]) -> ir.OpView | None:
-    """The op, of the last chunk among those that compute some values, in whose chunk all of them are there."""
-    ops = [op for v in values for op in _makers(v)]
-    return max(ops, key=_number, default=None)
+def _home(row: _Row) -> ir.OpView | None:
+    """The op in whose chunk all is there that a row and its sums are made of; None where nothing computes it."""
+    return max((op for v in _read(row) for op in _makers(v)), key=_number, default=None)
+
+
+def _read(row: _Row) -> list[ir.Value]:
+    return [*(v for v, _ in row.factors), *(s.operand for s in row.sums)]
+
+
+def _is_of_product(row: _Row) -> bool:
+    """Whether a product's epilogue makes all that a row and its sums are made of, so that its kernel can make these, too."""
+    made = {op for v in _read(row) for op in _makers(v)}
+    x = made.pop() if len(made) == 1 else None
+    if x is None or extents_of(x.operation.results[0]) != primop.space_of(row.op):
+        return False
+    found, pending = False, [(x, True)]
+    while pending:
+        op, pointwise = pending.pop()
+        if isinstance(op, REDUCTIONS):
+            if not is_contraction(op) or not pointwise:
+                return False
+            found = True
+            continue
+        for k, operand in enumerate(op.operands):
+            below = defining_op(operand)
+            alone = below is not None and len({use.owner for r in below.operation.results for use in r.uses}) == 1
+            if alone and not isinstance(below, (*FREE, primop.Input)):
+                pending.append((below, pointwise and is_pointwise_use(op, k)))
+    return found
 
 
 def _makers(value: ir.Value) -> list[ir.OpView]:
@@ -227,17 +256,17 @@ def _elementwise_below(value: ir.Value) -> list[ir.OpView]:
     return found
 
 
-def _scale(reader: primop.Sum, rows: ir.Value, scales: Sequence[Factor]) -> None:
+def _scale(reader: primop.Sum, scales: Sequence[Factor]) -> None:
     """Multiplies a product by the factors of its rows."""
     product, kept = defining_op(reader.operand), [d for d in range(len(primop.space_of(reader))) if d not in list(reader.dims)]
-    view = map_results(product.maps[[*product.operands].index(rows)])
+    view = map_results(product.maps[0])
     inside = {Dim(d): dim(kept.index(d)) for d in kept}
     row = {Dim(d): substitute(e, inside) for d, e in enumerate(view[:-1])}
     symbols, rank = reader.space.n_symbols, len(kept)
     space = make_map(0, symbols, extents_of(reader.result))
     users = [(use.owner, use.operand_number) for use in reader.result.uses]
     value = reader.result
-    with reader.operation.location, ir.InsertionPoint(op_after(reader)):
+    with reader.operation.location, ir.InsertionPoint.after(reader.operation):
         for scale, at in scales:
             place = make_map(rank, symbols, [substitute(e, row) for e in at])
             product = primop.Mul(lhs=value, rhs=scale, space=space, result=reader.result.type,
@@ -245,6 +274,11 @@ def _scale(reader: primop.Sum, rows: ir.Value, scales: Sequence[Factor]) -> None
             value = _placed(product, reader).result
     for user, number in users:
         user.operands[number] = value
+
+
+def _label(op: ir.OpView) -> str | None:
+    """The name of the graph break that an op's chunk begins with."""
+    return ir.StringAttr(op.operation.attributes[MARKS[0]]).value if MARKS[0] in op.operation.attributes else None
 
 
 def _number(op: ir.OpView) -> int:

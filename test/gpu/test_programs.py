@@ -14,6 +14,7 @@ from tilec.runtime.cuda import CudaProgram, find_gpu
 from .. import (
     test_batch,
     test_copied_products,
+    test_delayed_scales,
     test_device_sampling,
     test_online_rows,
     test_ptx_programs,
@@ -78,6 +79,10 @@ test_tf32_wgmma = test_tf32.test_a_product_by_wgmma_is_that_of_operands_cut_off
 test_tf32_mma = test_tf32.test_a_product_by_mma_is_that_of_operands_cut_off
 test_windows_of_one = test_sliding_windows.test_one_query_sees_its_window_and_nothing_else
 test_windows_of_many = test_sliding_windows.test_each_of_many_queries_sees_its_own_window
+test_delayed_scales_of_rows = test_delayed_scales.test_a_norm_has_no_kernel_of_its_own
+test_delayed_scales_over_clusters = test_delayed_scales.test_blocks_of_a_cluster_multiply_the_results_that_they_were_dealt
+test_sums_beside = test_delayed_scales.test_blocks_of_a_cluster_that_share_the_depth_deal_out_whole_blocks_of_a_row
+test_delayed_scales_of_readers = test_delayed_scales.test_what_reads_a_row_is_multiplied_by_its_factor
 test_shared_caches = test_shared_chains.test_programs_that_share_a_cache_find_what_one_would
 test_shared_launches = test_shared_chains.test_caches_that_are_read_side_by_side_share_both_launches
 test_long_rows = test_online_rows.test_a_cluster_shares_a_row

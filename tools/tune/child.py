@@ -23,6 +23,7 @@ from mlir import ir
 from tilec.dialects import core, primop
 from tilec.errors import TilecError
 from tilec.pipelines.compiler import compile_kernels
+from tilec.pipelines.primop.fuse import FACTOR
 from tilec.pipelines.primop.outline import body_of, functions
 from tilec.pipelines.recording import Choice, Recording, kernel_key
 from tilec.pipelines.targets import find_target
@@ -79,7 +80,7 @@ def measure(job: Mapping[str, Any], say: Say) -> None:
                 artifact = _compile(job, kernel, schedule)
                 if not sets:
                     given = [b for b in artifact.manifest.entries["main"].buffers if b.kind == "argument"]
-                    made = harness.rotation(partial(_inputs, given, job["symbols"]))
+                    made = harness.rotation(partial(_inputs, given, job["symbols"], _sums_of_squares(kernel)))
                     arguments = [made[-1].get(f"{ARGUMENT}{i}", np.empty(0)) for i in range(len(kernel.arguments))]
                     exact, sets = Exact(kernel, arguments, job["symbols"]).samples(), made
                 gpu = artifact.manifest.kind == "gpu"
@@ -118,15 +119,22 @@ def _dtype(kernel: ir.OpView, module: ir.Module) -> str:
     return next((t for t in ("bf16", "f16") if t in types), "tf32" if primop.allows_tf32(module.operation) else "f32")
 
 
-def _inputs(buffers: Sequence[Buffer], symbols: Mapping[str, int], seed: int) -> harness.Arrays:
-    return {b.label: _input(b, symbols, seed) for b in buffers}
+def _sums_of_squares(kernel: ir.OpView) -> set[str]:
+    """The labels of arguments that are sums of what other kernels have squared: norms are made of them."""
+    factors = [o for o in body_of(kernel).operations if FACTOR in o.operation.attributes]
+    return {f"{ARGUMENT}{a.arg_number}" for a in kernel.arguments if any(a in o.operands for o in factors)}
 
 
-def _input(buffer: Buffer, symbols: Mapping[str, int], seed: int) -> np.ndarray:
-    """Normal numbers; integers count up, so that places that are written to are distinct."""
+def _inputs(buffers: Sequence[Buffer], symbols: Mapping[str, int], squares: set[str], seed: int) -> harness.Arrays:
+    return {b.label: _input(b, symbols, seed, b.label in squares) for b in buffers}
+
+
+def _input(buffer: Buffer, symbols: Mapping[str, int], seed: int, square: bool = False) -> np.ndarray:
+    """Normal numbers, or sums of 64 squares of such; integers count up, so that places that are written to are distinct."""
     shape = [evaluate(e, symbols) for e in buffer.shape]
     if buffer.dtype in primop.FLOATS:
-        return harness.normal(shape, buffer.dtype, seed)
+        numbers = harness.normal(shape, buffer.dtype, seed)
+        return 64 + 8 * numbers if square else numbers
     return np.arange(int(np.prod(shape))).reshape(shape).astype(NUMPY[buffer.dtype])
 
 
