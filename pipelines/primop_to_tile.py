@@ -162,9 +162,10 @@ class _Emitter(OnlineRows):
         self._walk(self.structure.inner, self._store_parts if self.structure.parts else self._store_results)
 
     def _terms(self, factor: Reduction) -> ir.Value | None:
-        """What a factor of rows is the sum of, read before the products that it scales are made; None where it takes a loop."""
+        """What a factor of rows is the sum of, read before the products that it scales are made; None where it takes a loop, or
+        registers that only threads which fetch nothing have."""
         (axis,) = factor.axes
-        if self.tiles[axis] != self.structure.extents[axis].constant:
+        if self.tiles[axis] != self.structure.extents[axis].constant or not self.schedule.roles:
             return None
         with factor.op.operation.location:
             return self._whole(factor, self._operand(factor.op, 0, factor.point))
