@@ -78,19 +78,21 @@ class DelayScales(Pass):
         """The row that an op rounds, if only products read it and a factor of all of it can be told apart."""
         space = primop.space_of(op)
         if (str(primop.element_type(op.operand)), str(primop.element_type(op.result))) != ("f32", "bf16") or \
-                len(space) < 2 or not _is_whole(op, 0) or not space[-1].is_constant or \
-                space[-1].constant % self.block or space[-1].constant == self.block:
+                len(space) < 2 or not space[-1].is_constant or space[-1].constant % self.block or \
+                space[-1].constant == self.block:
             return None
         bounds = [range_of(e, ranges) for e in space[:-1]]
         if prod(b[1] if b is not None else FEW_ROWS + 1 for b in bounds) <= FEW_ROWS:
             return None
         readers = [_reader(use.owner.opview, use.operand_number) for use in op.result.uses]
+        if not readers or any(r is None for r in readers) or not _is_whole(op, 0):
+            return None
         along, depth = [], Dim(len(space) - 1)
         for factor in _factors(op.operand, identity(len(space))):
             along.append((any(depth in e.atoms() for e in factor[1]) or isinstance(defining_op(factor[0]), FREE), factor))
         factors, scales = ([f for varies, f in along if varies == wanted] for wanted in (True, False))
         sums = [s for value, _ in scales for s in _sums_below(value, space[-1])]
-        if not readers or not sums or not factors or any(o is None for o in (*readers, *sums)):
+        if not sums or not factors or any(s is None for s in sums):
             return None
         return _Row(op, tuple(factors), tuple(scales), tuple(dict.fromkeys(s for s in sums if s is not None)),
                     tuple(r for r in readers if r is not None))
