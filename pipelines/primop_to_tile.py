@@ -25,7 +25,16 @@ from tilec.pipelines.launches import bind
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.fuse import REDUCTIONS
 from tilec.pipelines.primop.outline import extents_of, functions, kind_of
-from tilec.pipelines.primop.structure import Index, Reduction, Staged, analyse, capacity, defining_op, is_mended, operand_index
+from tilec.pipelines.primop.structure import (
+    Further,
+    Reduction,
+    Staged,
+    analyse,
+    capacity,
+    defining_op,
+    is_mended,
+    operand_index,
+)
 from tilec.pipelines.recording import Recording
 from tilec.pipelines.targets import find_target
 
@@ -221,19 +230,18 @@ class _Emitter(OnlineRows):
             self.origin[axes[0]], self.guards, self.memo = saved, guards, {}
 
     def _store_results(self) -> None:
-        further = [self._value_beside(op, point) for op, point in self.structure.beside]  # read before anything is written
+        values = [self._value_of(further) for further in self.structure.beside]  # read before anything is written
         self._store_root()
-        for (op, point), value in zip(self.structure.beside, further, strict=True):
-            with op.operation.location:
-                index = point[:-1] if isinstance(op, REDUCTIONS) else point
-                tile.Store(value=value, dest=self.buffers[op.result], **self._place(index, self.guards))
+        for further, value in zip(self.structure.beside, values, strict=True):
+            with further.op.operation.location:
+                tile.Store(value=value, dest=self.buffers[further.op.result], **self._place(further.index, self.guards))
 
-    def _value_beside(self, op: ir.OpView, point: Index) -> ir.Value:
+    def _value_of(self, further: Further) -> ir.Value:
         """A further result: each of its elements made from the root's, or sums of blocks of them."""
+        op, point, axis = further.op, further.point, further.axis
         with op.operation.location:
-            if not isinstance(op, REDUCTIONS):
+            if axis is None:
                 return self._whole_tile(self._compute(op, point))
-            (axis,) = (a.position for a in point[-1].atoms() if isinstance(a, Dim))
             if self.tiles[axis] != self.structure.extents[axis].constant:
                 raise PassFailure("a block that is summed must lie in one tile", op.operation.location)
             return self._reduced_tile(Reduction(op, (axis,), point, False), self._whole_tile(self._operand(op, 0, point)))

@@ -9,7 +9,7 @@ from mlir import ir
 from tilec.dialects import primop
 from tilec.dialects.index_expr import identity, make_map
 from tilec.pipelines.passes import Pass
-from tilec.pipelines.primop.outline import ops_in
+from tilec.pipelines.primop.outline import ops_in, place_in_chunk
 
 LOG2_E = 1.4426950408889634
 # A finite stand-in for the maximum of a row that is -inf throughout: no inf - inf, so no NaN.
@@ -42,12 +42,10 @@ def _decomposed(op: primop.Softmax, symbols: int) -> ir.Value:
     row_whole, of_row = make_map(row_rank, symbols, identity(row_rank)), make_map(rank, symbols, row)
     scalar, row_scalar = make_map(rank, symbols, ()), make_map(row_rank, symbols, ())
     row_type = ir.RankedTensorType.get([s for i, s in enumerate(op.result.type.shape) if i != op.dim], element)
-    chunk = {n: op.operation.attributes[n] for n in ("primop.chunk", "primop.chunk_index") if n in op.operation.attributes}
 
     def emit(op_class: type, /, **fields: object) -> ir.Value:
         made = op_class(**fields)
-        for name, attribute in chunk.items():
-            made.operation.attributes[name] = attribute
+        place_in_chunk(made, op)
         return made.result
 
     def constant(value: float) -> ir.Value:

@@ -34,9 +34,8 @@ from tilec.dialects.index_expr import (
 from tilec.pipelines.cost.rates import FEW_ROWS
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import BESIDE, FACTOR, FREE, REDUCTIONS, is_contraction, is_pointwise_use
-from tilec.pipelines.primop.outline import body_of, extents_of, functions
-from tilec.pipelines.primop.partition import MARKS
-from tilec.pipelines.primop.structure import defining_op
+from tilec.pipelines.primop.outline import MARKS, body_of, chunk_number, extents_of, functions, place_in_chunk
+from tilec.pipelines.primop.structure import defining_op, operand_index
 
 Factor = tuple[ir.Value, tuple[Linear, ...]]  # a value and where a row reads it
 
@@ -48,8 +47,14 @@ class _Row:
     op: primop.Cast
     factors: tuple[Factor, ...]
     scales: tuple[Factor, ...]
+    between: tuple[ir.OpView, ...]  # that make scales of sums
     sums: tuple[primop.Sum, ...]
     readers: tuple[primop.Sum, ...]  # the products
+
+    @property
+    def makers(self) -> list[ir.OpView]:
+        """What computes all that the row and its sums are made of element by element."""
+        return [op for v in (*(v for v, _ in self.factors), *(s.operand for s in self.sums)) for op in _makers(v)]
 
 
 @dataclass(frozen=True)
@@ -65,13 +70,14 @@ class DelayScales(Pass):
         for entry in functions(op, "primop.entry"):
             ops = list(body_of(entry).operations)
             rows = [r for o in ops if isinstance(o, primop.Cast) and (r := self._row(o, ranges)) is not None]
-            chunks = sorted({_number(o) for o in ops}) if rows else []
+            chunks = sorted({chunk_number(o) for o in ops}) if rows else []
             gain = {r.op: _is_of_product(r) for r in rows}
             alike = {_label(op) for op, gains in gain.items() if gains} - {None}  # chunks that are equal stay equal
             for op_of_row in (o for o, gains in gain.items() if gains or _label(o) in alike):
                 row = self._row(op_of_row, ranges)  # as those before it have left it
-                home = _home(row) if row is not None else None
-                if row is not None and home is not None and chunks.index(_number(row.op)) <= chunks.index(_number(home)) + 1:
+                home = max(row.makers, key=chunk_number, default=None) if row is not None else None
+                if row is not None and home is not None and \
+                        chunks.index(chunk_number(row.op)) <= chunks.index(chunk_number(home)) + 1:
                     self._rewrite(row, home)
 
     def _row(self, op: primop.Cast, ranges: Ranges) -> _Row | None:
@@ -91,10 +97,11 @@ class DelayScales(Pass):
         for factor in _factors(op.operand, identity(len(space))):
             along.append((any(depth in e.atoms() for e in factor[1]) or isinstance(defining_op(factor[0]), FREE), factor))
         factors, scales = ([f for varies, f in along if varies == wanted] for wanted in (True, False))
-        sums = [s for value, _ in scales for s in _sums_below(value, space[-1])]
-        if not sums or not factors or any(s is None for s in sums):
+        below = _down_to_sums([value for value, _ in scales], space[-1])
+        sums = tuple(o for o in below if isinstance(o, primop.Sum))
+        if not sums or not factors:
             return None
-        return _Row(op, tuple(factors), tuple(scales), tuple(dict.fromkeys(s for s in sums if s is not None)),
+        return _Row(op, tuple(factors), tuple(scales), tuple(o for o in below if o not in sums), sums,
                     tuple(r for r in readers if r is not None))
 
     def _rewrite(self, row: _Row, home: ir.OpView) -> None:
@@ -115,7 +122,7 @@ class DelayScales(Pass):
             rounded = primop.Cast(operand=value, space=row.op.space, maps=[view], result=row.op.result.type)
         _placed(rounded, home).operation.attributes[BESIDE] = ir.UnitAttr.get(rounded.operation.context)
         row.op.result.replace_all_uses_with(rounded.result)
-        for op in (o for scale, _ in row.scales for o in _down_to_sums(scale)):
+        for op in row.between:
             op.operation.attributes[FACTOR] = ir.UnitAttr.get(op.operation.context)
         for reader in row.readers:
             _scale(reader, row.scales)
@@ -128,15 +135,15 @@ class DelayScales(Pass):
         rank = len(space)
         blocks = [*space[:-1], linear(space[-1].constant // self.block), linear(self.block)]
         inside = (*identity(rank - 1), dim(rank - 1) * self.block + dim(rank))
-        view = [substitute(e, {Dim(d): x for d, x in enumerate(inside)}) for e in map_results(total.maps[0])]
         shape = [e.constant if e.is_constant else ir.ShapedType.get_dynamic_size() for e in blocks[:-1]]
         parts = primop.Sum(operand=total.operand, space=make_map(0, symbols, blocks), dims=[rank],
-                           maps=[make_map(rank + 1, symbols, view)],
+                           maps=[make_map(rank + 1, symbols, operand_index(total, 0, inside))],
                            result=ir.RankedTensorType.get(shape, primop.element_type(total.result)))
         _placed(parts, home).operation.attributes[BESIDE] = ir.UnitAttr.get()
         every = make_map(rank, symbols, identity(rank))
         result = _placed(primop.Sum(operand=parts.result, space=make_map(0, symbols, blocks[:-1]), dims=[rank - 1],
                                     maps=[every], result=total.result.type), total).result
+        result.owner.attributes[FACTOR] = ir.UnitAttr.get()
         total.result.replace_all_uses_with(result)
         total.operation.erase()
 
@@ -166,53 +173,34 @@ def _factors(value: ir.Value, at: tuple[Linear, ...]) -> list[Factor]:
     op = defining_op(value)
     if isinstance(op, primop.Mul) and op.bounds is None and len(list(op.result.uses)) == 1 and \
             primop.element_type(op.lhs) == primop.element_type(op.result):
-        point = {Dim(d): e for d, e in enumerate(at)}
-        return [f for operand, view in zip(op.operands, op.maps, strict=True)
-                for f in _factors(operand, tuple(substitute(e, point) for e in map_results(view)))]
+        return [f for k, operand in enumerate(op.operands) for f in _factors(operand, operand_index(op, k, at))]
     return [(value, at)]
 
 
-def _sums_below(value: ir.Value, length: Linear) -> list[primop.Sum | None]:
-    """The sums along whole rows that a value is made of; None stands for anything else that it is made of."""
-    found: list[primop.Sum | None] = []
-    pending, seen = [value], {value}
+def _down_to_sums(values: Sequence[ir.Value], length: Linear) -> list[ir.OpView]:
+    """The ops that make some values of sums along whole rows, and these; empty where anything else is needed."""
+    found: dict[ir.OpView, None] = {}
+    pending = list(values)
     while pending:
         op = defining_op(pending.pop())
+        if op is None:
+            return []
+        if isinstance(op, FREE) or op in found:
+            continue
         if isinstance(op, primop.Sum) and list(op.dims) == [len(primop.space_of(op)) - 1] and op.bounds is None and \
                 primop.space_of(op)[-1] == length and not is_contraction(op) and str(primop.element_type(op.result)) == "f32":
-            found.append(op)
-        elif op is None or isinstance(op, (*REDUCTIONS, primop.Input, primop.Gather, primop.Scatter, primop.Softmax)):
-            found.append(None)
-        else:
-            pending += [v for v in dict.fromkeys(op.operands) if v not in seen]
-            seen.update(op.operands)
-    return found
-
-
-def _down_to_sums(value: ir.Value) -> list[ir.OpView]:
-    """The ops that make a value of sums along rows, and these."""
-    found: dict[ir.OpView, None] = {}
-    pending = [value]
-    while pending:
-        op = defining_op(pending.pop())
-        if op is not None and not isinstance(op, FREE):
             found[op] = None
-            pending += [] if isinstance(op, REDUCTIONS) else op.operands
+        elif isinstance(op, (*REDUCTIONS, primop.Input, primop.Gather, primop.Scatter, primop.Softmax)):
+            return []
+        else:
+            found[op] = None
+            pending += op.operands
     return list(found)
-
-
-def _home(row: _Row) -> ir.OpView | None:
-    """The op in whose chunk all is there that a row and its sums are made of; None where nothing computes it."""
-    return max((op for v in _read(row) for op in _makers(v)), key=_number, default=None)
-
-
-def _read(row: _Row) -> list[ir.Value]:
-    return [*(v for v, _ in row.factors), *(s.operand for s in row.sums)]
 
 
 def _is_of_product(row: _Row) -> bool:
     """Whether a product's epilogue makes all that a row and its sums are made of, so that its kernel can make these, too."""
-    made = {op for v in _read(row) for op in _makers(v)}
+    made = set(row.makers)
     x = made.pop() if len(made) == 1 else None
     if x is None or extents_of(x.operation.results[0]) != primop.space_of(row.op):
         return False
@@ -234,16 +222,9 @@ def _is_of_product(row: _Row) -> bool:
 
 def _makers(value: ir.Value) -> list[ir.OpView]:
     """What computes the rows that a value is made of element by element: the first ops below it that others read as well."""
-    found, pending = [], [value]
-    while pending:
-        op = defining_op(pending.pop())
-        if op is None or isinstance(op, (*FREE, primop.Input)):
-            continue
-        if op in _elementwise_below(value):
-            pending += op.operands
-        else:
-            found.append(op)
-    return found
+    below = _elementwise_below(value)
+    ops = [defining_op(v) for v in ([v for op in below for v in op.operands] or [value])]
+    return [op for op in ops if op is not None and op not in below and not isinstance(op, (*FREE, primop.Input))]
 
 
 def _elementwise_below(value: ir.Value) -> list[ir.OpView]:
@@ -283,15 +264,7 @@ def _label(op: ir.OpView) -> str | None:
     return ir.StringAttr(op.operation.attributes[MARKS[0]]).value if MARKS[0] in op.operation.attributes else None
 
 
-def _number(op: ir.OpView) -> int:
-    return ir.IntegerAttr(op.operation.attributes[MARKS[1]]).value if MARKS[1] in op.operation.attributes else -1
-
-
 def _placed(op: ir.OpView, home: ir.OpView) -> ir.OpView:
     """An op, made part of the chunk that another belongs to."""
-    for name in MARKS:
-        if name in home.operation.attributes:
-            op.operation.attributes[name] = home.operation.attributes[name]
-        elif name in op.operation.attributes:
-            del op.operation.attributes[name]
+    place_in_chunk(op, home)
     return op

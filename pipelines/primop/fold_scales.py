@@ -16,7 +16,7 @@ from tilec.dialects import primop
 from tilec.dialects.index_expr import identity, map_results
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.online_reductions import Chain, match_power
-from tilec.pipelines.primop.outline import body_of, functions
+from tilec.pipelines.primop.outline import body_of, functions, place_in_chunk
 from tilec.pipelines.primop.structure import defining_op, excludes
 
 
@@ -62,9 +62,7 @@ def _fold(chain: Chain) -> None:
     known = ir.FloatAttr(defining_op(chain.scale).attributes["value"])
     with product.operation.location, ir.InsertionPoint(product):
         combined = primop.Constant(value=ir.FloatAttr.get(known.type, known.value * value), result=chain.scale.type)
-    for name in ("primop.chunk", "primop.chunk_index"):
-        if name in product.operation.attributes:
-            combined.operation.attributes[name] = product.operation.attributes[name]
+    place_in_chunk(combined, product)
     product.operation.operands[1] = combined.result
     scaled.operation.erase()
 

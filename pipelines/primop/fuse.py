@@ -137,6 +137,7 @@ class _Facts:
     in_body: bool = False  # evaluated for every element that some reduction of its kernel reads
     in_contraction: bool = False
     reads: dict[int, Reads] = field(default_factory=dict)  # by the root of each of its kernels
+    asked: dict[int, Reads] = field(default_factory=dict)  # of a root: where the kernels of others read it
     splits: dict[int, int] | None = None  # of a root: how the views of its contractions take its dimensions apart
 
 
@@ -171,7 +172,7 @@ def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int, tensor: boo
         if BESIDE in marks or _is_crowded(ops[i], facts[i]) or (tensor and _is_operand(ops[i], users, symbols)) or (
                 not joins and _is_root(ops, number, facts, i, uses, recompute)):
             roots.append(i)
-            facts[i].groups = {i}
+            facts[i].groups, facts[i].asked = {i}, facts[i].reads
             facts[i].reads = {i: Reads(frozenset([Point(whole_index(_root_extents(ops[i])))]))}
             facts[i].rows = _live(ops[i]) if isinstance(ops[i], REDUCTIONS) else None
         else:
@@ -181,7 +182,7 @@ def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int, tensor: boo
     roots.sort()
     chunk_name = ir.StringAttr(chunk.attributes["sym_name"]).value
     slices = {root: _slice(ops, number, set(roots), root) for root in roots}
-    hosts = {root: _host(ops, number, slices, root) for root in roots if BESIDE in ops[root].operation.attributes}
+    hosts = {root: _host(ops, number, facts, slices, root) for root in roots if BESIDE in ops[root].operation.attributes}
     for root in (r for r in roots if hosts.get(r) is None):
         further = [r for r, host in hosts.items() if host == root]
         members = [ops[i] for i in slices[root]] + [ops[i] for r in further for i in slices[r] if i not in slices[root]]
@@ -194,32 +195,27 @@ def _fuse_chunk(module: ir.OpView, chunk: ir.OpView, recompute: int, tensor: boo
     erase(ops)
 
 
-def _host(ops: list[ir.OpView], number: dict[ir.Value, int], slices: dict[int, list[int]], further: int) -> int | None:
-    """The root beside which a kernel can have a further result: a contraction's, and all it is made of that varies."""
+def _host(ops: list[ir.OpView], number: dict[ir.Value, int], facts: list[_Facts], slices: dict[int, list[int]],
+          further: int) -> int | None:
+    """The root beside which a kernel can have a further result: a contraction's, whose elements are all that varies of it."""
     members = slices[further]
     outside = {number[v] for i in members for v in ops[i].operands if v in number and number[v] not in members}
     host = outside.pop() if len(outside) == 1 else None
     if host is None or not any(is_contraction(ops[i]) for i in slices[host]) or ONLINE in ops[host].operation.attributes or \
             any(isinstance(ops[i], (*REDUCTIONS, primop.Gather, primop.Scatter)) for i in members if i != further):
         return None
-    extents, pending = _root_extents(ops[host]), [(further, identity(len(primop.space_of(ops[further]))))]
-    here = identity(len(extents))
-    if isinstance(ops[further], REDUCTIONS):  # of blocks of a row
-        *rows, count, size = primop.space_of(ops[further])
-        if list(ops[further].dims) != [len(extents)] or not size.is_constant or (*rows, count * size.constant) != extents:
+    op, extents = ops[further], _root_extents(ops[host])
+    own = Reads(frozenset([Point(whole_index(_root_extents(op)))]))
+    if isinstance(op, REDUCTIONS):  # of blocks of a row
+        *rows, count, size = primop.space_of(op)
+        last = len(extents)
+        if list(op.dims) != [last] or not size.is_constant or (*rows, count * size.constant) != extents or \
+                map_results(op.maps[0]) != (*identity(last - 1), dim(last - 1) * size.constant + dim(last)):
             return None
-        here = (*here[:-1], here[-1] * size.constant + dim(len(extents)))
-    elif primop.space_of(ops[further]) != extents:
+        own = operand_reads(op, 0, own)
+    elif primop.space_of(op) != extents:
         return None
-    while pending:
-        i, point = pending.pop()
-        for value, view in zip(ops[i].operands, ops[i].maps, strict=True):
-            index = tuple(substitute(e, {Dim(d): x for d, x in enumerate(point)}) for e in map_results(view))
-            if value in number and number[value] == host and (index != here or ops[i].bounds is not None):
-                return None
-            if value in number and number[value] in members and not isinstance(ops[number[value]], FREE):
-                pending.append((number[value], index))
-    return host
+    return host if facts[host].asked[further].points == own.points else None
 
 
 def _label(root: ir.OpView, members: list[ir.OpView]) -> str:

@@ -22,7 +22,7 @@ from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, Linear, dim, identity, linear, make_map, map_results, substitute
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import ONLINE, is_contraction
-from tilec.pipelines.primop.outline import body_of, extents_of, functions
+from tilec.pipelines.primop.outline import body_of, extents_of, functions, place_in_chunk
 from tilec.pipelines.primop.reads import Point, Reads, operand_reads, union
 from tilec.pipelines.primop.structure import capacity, defining_op, dependent_on, offset_of, operand_index
 
@@ -176,8 +176,6 @@ def _rewrite(total: primop.Sum, product: primop.Mul, inner: primop.Mul, cast: pr
     rank = len(primop.space_of(product))
     result_dims = {Dim(d): dim(i) for i, d in enumerate(d for d in range(rank) if d not in list(total.dims))}
     extents = extents_of(total.result)
-    attributes = total.operation.attributes
-    chunk = {n: attributes[n] for n in ("primop.chunk", "primop.chunk_index") if n in attributes}
     with total.operation.location, ir.InsertionPoint(total):
         operands, maps = list(product.operands), list(product.maps)
         operands[k], maps[k] = inner.operands[1 - j], make_map(rank, symbols, kept)
@@ -196,8 +194,7 @@ def _rewrite(total: primop.Sum, product: primop.Mul, inner: primop.Mul, cast: pr
         scaled = primop.Mul(lhs=summed.result, rhs=inner.operands[j], space=make_map(0, symbols, extents),
                             maps=[make_map(len(extents), symbols, m) for m in (whole, outer)], result=total.result.type)
     for made in (*narrowed, fresh, summed, scaled):
-        for name, attribute in chunk.items():
-            made.operation.attributes[name] = attribute
+        place_in_chunk(made, total)
     total.result.replace_all_uses_with(scaled.result)
     for dead in (total, product, *([cast] if cast is not None else []), inner):
         if not list(dead.result.uses):

@@ -13,6 +13,7 @@ from tilec.dialects import primop
 from tilec.dialects.index_expr import Linear, linear, make_map, map_results
 
 SHAPE, KIND = "primop.shape", "primop.kind"
+MARKS = ("primop.chunk", "primop.chunk_index")  # of what follows a graph break: its name, and which of all it is
 
 
 T = TypeVar("T")
@@ -139,12 +140,28 @@ def outline(module: ir.OpView | ir.Operation, name: str, ops: Sequence[ir.OpView
     return call
 
 
+def chunk_number(op: ir.OpView) -> int:
+    """The number of an op's chunk, -1 for what is outside any graph break."""
+    marks = op.operation.attributes
+    return ir.IntegerAttr(marks[MARKS[1]]).value if MARKS[1] in marks else -1
+
+
+def place_in_chunk(op: ir.OpView, other: ir.OpView) -> None:
+    """Makes an op part of the chunk that another belongs to."""
+    marks, wanted = op.operation.attributes, other.operation.attributes
+    for name in MARKS:
+        if name in wanted:
+            marks[name] = wanted[name]
+        elif name in marks:
+            del marks[name]
+
+
 def copy_op(op: ir.OpView, values: dict[ir.Value, ir.Value]) -> None:
     """Clones an op at the insertion point, reading `values` in place of the old operands, and records its results."""
     clone = op.operation.clone()
     for i, operand in enumerate(op.operands):
         clone.operands[i] = values[operand]
-    for name in ("primop.chunk", "primop.chunk_index"):
+    for name in MARKS:
         if name in clone.attributes:
             del clone.attributes[name]
     values.update(zip(op.results, clone.results, strict=True))

@@ -10,10 +10,18 @@ from tilec.dialects import primop
 from tilec.dialects.index_expr import identity, make_map
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import FREE
-from tilec.pipelines.primop.outline import body_of, erase, extents_of, fresh_name, functions, outline
+from tilec.pipelines.primop.outline import (
+    body_of,
+    chunk_number,
+    erase,
+    extents_of,
+    fresh_name,
+    functions,
+    outline,
+    place_in_chunk,
+)
 
 IO = ("primop.input", "primop.output", "func.return", "func.call")
-MARKS = ("primop.chunk", "primop.chunk_index")
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ def _partition(module: ir.OpView, entry: ir.OpView) -> None:
     computing = [op for op in ops if op.operation.name not in IO]
     chunks: dict[int, list[ir.OpView]] = {}
     for op in computing:
-        chunks.setdefault(_index(op), []).append(op)
+        chunks.setdefault(chunk_number(op), []).append(op)
     chunk_of = {result: index for index, members in chunks.items() for op in members for result in op.results}
     for index, members in sorted(chunks.items()):
         label = ir.StringAttr(members[0].attributes["primop.chunk"]).value if index >= 0 else "main"
@@ -87,22 +95,13 @@ def _give_each_chunk_its_own(block: ir.Block) -> None:
     for op in list(block.operations):
         if not isinstance(op, FREE):
             continue
-        copies: dict[int, ir.OpView] = {_index(op): op}
+        copies: dict[int, ir.OpView] = {chunk_number(op): op}
         for use in list(op.result.uses):
             user = use.owner.opview
-            if _index(user) not in copies:
+            if chunk_number(user) not in copies:
                 with op.operation.location, ir.InsertionPoint(user):
-                    copies[_index(user)] = copy = op.operation.clone()
-                for name in MARKS:
-                    if name in copy.attributes:
-                        del copy.attributes[name]
-                    if name in user.attributes:
-                        copy.attributes[name] = user.attributes[name]
-            user.operation.operands[use.operand_number] = copies[_index(user)].results[0]
+                    copies[chunk_number(user)] = copy = op.operation.clone()
+                place_in_chunk(copy, user)
+            user.operation.operands[use.operand_number] = copies[chunk_number(user)].results[0]
         if not list(op.result.uses):
             op.operation.erase()
-
-
-def _index(op: ir.OpView) -> int:
-    """The number of an op's chunk, -1 for what is outside any graph break."""
-    return ir.IntegerAttr(op.attributes["primop.chunk_index"]).value if "primop.chunk_index" in op.attributes else -1

@@ -59,6 +59,20 @@ class Access:
 
 
 @dataclass(frozen=True)
+class Further:
+    """A further result of a kernel: its op, where it is evaluated, and the axis that it sums, which lies within one tile."""
+
+    op: ir.OpView
+    point: Index
+    axis: int | None
+
+    @property
+    def index(self) -> Index:
+        """Where it is stored."""
+        return self.point if self.axis is None else self.point[:-1]
+
+
+@dataclass(frozen=True)
 class Staged:
     """A row that a program makes for itself before its stages: its op, where that is evaluated, its axis, its reductions."""
 
@@ -89,9 +103,13 @@ class Structure:
     tf32: bool = False  # the module allows tensor cores to read f32 as TF32
     parts: list[tuple[primop.Part, Index]] = field(default_factory=list)  # what programs that share a loop return, and where
     part: int = -1  # the axis that numbers these programs
-    beside: list[tuple[ir.OpView, Index]] = field(default_factory=list)  # further results, and where they are evaluated
+    beside: list[Further] = field(default_factory=list)
     factors: list[Reduction] = field(default_factory=list)  # sums that scale the rows of a product, which need no others
-    blocks: frozenset[int] = frozenset()  # axes that such a result is summed along, each within one tile
+
+    @property
+    def blocks(self) -> frozenset[int]:
+        """The axes that further results sum."""
+        return frozenset(further.axis for further in self.beside if further.axis is not None)
 
     @property
     def mended(self) -> bool:
@@ -171,7 +189,7 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
     else:
         extents = list(primop.space_of(root))
     root_point, extents = _axes_of_root(root, extents, symbols, [op for op in returned[1:] if isinstance(op, REDUCTIONS)])
-    beside = [(op, _point_beside(op, root_point)) for op in returned[1:] if not parts]
+    beside = [_further(op, root_point) for op in returned[1:] if not parts]
     rank = len(extents)
     ranges = _ranges(symbols, extents)
     found: dict[ir.OpView, Index] = {}
@@ -181,9 +199,9 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
     places = [(part, tuple(substitute(e, {Dim(d): x for d, x in enumerate(root_point)}) for e in map_results(part.map)))
               for part in parts]
     tops = [(defining_op(part.operand), place) for part, place in places] or [(root, root_point)]
-    for op, point in beside:
-        made = defining_op(op.operand) if isinstance(op, REDUCTIONS) else op
-        tops += [(made, operand_index(op, 0, point, ranges) if made != op else point)]
+    for further in beside:
+        op, point = further.op, further.point
+        tops += [(op, point) if further.axis is None else (defining_op(op.operand), operand_index(op, 0, point, ranges))]
     for op, views in _collect(tops, ranges, order, names).items():
         flips = [[unflipped(e, constant_ranges(extents)) for e in view] for view in views]
         if len({tuple(e for e, _ in view) for view in flips}) > 1:
@@ -219,12 +237,10 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
         reductions[op] = Reduction(op, tuple(own), point, is_contraction(op))
         if op not in top:
             nested[op] = tuple(own)
-    blocks = frozenset(a.position for op, point in beside if isinstance(op, REDUCTIONS)
-                       for a in point[-1].atoms() if isinstance(a, Dim))
     chain = [op for op in top if ONLINE in op.operation.attributes]
     stages = [[reductions[op] for op in chain]] if chain else _stages([op for op in top if op not in factors], reductions)
     structure = Structure(function, root, extents, sorted(grid), inner, stages, root_point, symbols, nested=nested, views=found,
-                          mirrored=frozenset(mirrored), online=bool(chain), beside=beside, blocks=blocks,
+                          mirrored=frozenset(mirrored), online=bool(chain), beside=beside,
                           factors=[reductions[op] for op in factors],
                           tf32=primop.allows_tf32(function.operation.parent))
     if chain and (len(chain) != len(top) or not isinstance(chain[0], primop.Max)):
@@ -240,12 +256,13 @@ def analyse(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> Structu
     return structure
 
 
-def _point_beside(op: ir.OpView, root_point: Index) -> Index:
-    """Where a kernel evaluates a further result: at its root's point, of whose last dimension a sum takes blocks."""
+def _further(op: ir.OpView, root_point: Index) -> Further:
+    """A further result, evaluated at the root's point, of whose last dimension a sum takes blocks."""
     if not isinstance(op, REDUCTIONS):
-        return root_point
-    block, inside = (Linear(0, ((atom, 1),)) for atom, _ in sorted(root_point[-1].terms, key=lambda term: -term[1]))
-    return (*root_point[:-1], block, inside)
+        return Further(op, root_point, None)
+    (block, _), (inside, _) = sorted(root_point[-1].terms, key=lambda term: -term[1])
+    assert isinstance(block, Dim) and isinstance(inside, Dim), "a root's dimensions are made of axes"
+    return Further(op, (*root_point[:-1], dim(block.position), dim(inside.position)), inside.position)
 
 
 def is_row(op: ir.OpView | None) -> bool:
@@ -400,7 +417,7 @@ def _accesses(structure: Structure) -> Iterator[Access]:
     pending += [(r.op, r.point) for stage in (*structure.stages, structure.factors) for r in stage]
     if isinstance(structure.root, REDUCTIONS):
         pending = pending[1:]
-    pending += structure.beside
+    pending += [(further.op, further.point) for further in structure.beside]
     for row in structure.staged:
         pending += [(row.op, row.point), *((r.op, r.point) for r in row.reductions)]
     while pending:
@@ -427,9 +444,9 @@ def _accesses(structure: Structure) -> Iterator[Access]:
     if not isinstance(structure.root, primop.Scatter):
         sizes = capacity(extents_of(structure.root.result), structure.symbols)
         yield Access(structure.root.result, offset_of(structure.point[:len(sizes)], sizes), True)
-    for op, point in structure.beside:
-        sizes = capacity(extents_of(op.result), structure.symbols)
-        yield Access(op.result, offset_of(point[:len(sizes)], sizes), True)
+    for further in structure.beside:
+        sizes = capacity(extents_of(further.op.result), structure.symbols)
+        yield Access(further.op.result, offset_of(further.index, sizes), True)
 
 
 def is_contiguous(offset: Linear, box: Sequence[tuple[int, int]], ranges: Ranges) -> bool:

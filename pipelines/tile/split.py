@@ -20,7 +20,7 @@ from tilec.pipelines.loops import known_bounds
 from tilec.pipelines.passes import Pass, PassFailure
 from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import defining_op
-from tilec.pipelines.tile import tile_functions
+from tilec.pipelines.tile import op_after, tile_functions
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,9 @@ def _split(old: scf.ForOp, depth: int, blocks: int, together: set[int]) -> None:
             if operand.type.shape[depth] == step:  # not yet replaced for another product
                 load.result.set_type(_resized(operand.type, depth, step * blocks))
         dot.result.set_type(_resized(dot.result.type, depth, blocks))
-    following = list(new.operation.block.operations)
-    rest = next(o for o in following[following.index(old) + 1:] if not isinstance(o, tile.Reduce))
+    rest = op_after(old)
+    while isinstance(rest, tile.Reduce):
+        rest = op_after(rest)
     with ir.InsertionPoint(rest):  # what is added up besides is few: first, it needs no registers any more
         for before, after in zip(old.results, new.results, strict=True):
             dealt = [a for a, n in enumerate(before.type.shape) if n > 1 and a not in together]
