@@ -93,7 +93,7 @@ class OpBase(ir.OpView):
         setattr(cls, "__init__", _builder(cls))  # noqa: B010 - a type checker reads the fields, not this
         if cls.OPERATION_NAME in cls.dialect.operations:
             raise TypeError(f"need one class per operation, but '{cls.OPERATION_NAME}' is declared twice")
-        cls.dialect.operations[cls.OPERATION_NAME] = cls
+        cls.dialect.operations[cls.OPERATION_NAME] = _CLASSES[cls.OPERATION_NAME] = cls
         _cext.register_operation(cls.dialect)(cls)
 
     def verify(self) -> None:
@@ -241,10 +241,12 @@ def load_all(context: ir.Context | None = None) -> None:
         dialect.load(context)
 
 
+_CLASSES: dict[str, type[OpBase]] = {}  # every declared operation, by its name
+
+
 def op_class(name: str) -> type[OpBase] | None:
     """The class declared for an operation name such as "tile.load"."""
-    dialect = Dialect.known.get(name.split(".", 1)[0])
-    return dialect.operations.get(name) if dialect else None
+    return _CLASSES.get(name)
 
 
 def is_pure(op: ir.OpView | ir.Operation) -> bool:

@@ -14,6 +14,7 @@ index expression in the logical ones. Permuting, broadcasting, slicing, reshapin
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -191,7 +192,7 @@ class Tensor:
                  bound: tuple[Linear, ...]) -> None:
         self.graph, self.value, self.shape, self.view, self.bound = graph, value, shape, view, bound
 
-    @property
+    @functools.cached_property
     def dtype(self) -> str:
         return str(primop.element_type(self.value))
 
@@ -204,30 +205,14 @@ class Tensor:
 
     # Views ------------------------------------------------------------------------------------------------------
 
-    def _ranges(self, shape: Sequence[Linear]) -> Ranges:
-        symbols = self.graph.symbol_ranges
-        ranges = dict(symbols)
-        for i, extent in enumerate(shape):
-            bounds = range_of(extent, symbols)
-            if bounds:
-                ranges[Dim(i)] = (0, bounds[1] - 1)
-        return ranges
-
     def _viewed(self, shape: Sequence[Extent], mapping: Sequence[Linear], bound: Sequence[Linear] = ()) -> Tensor:
         """A view with this shape where old dimension i is `mapping[i]`."""
         extents = tuple(linear(e) for e in shape)
-        ranges = self._ranges(extents)
-        replaced = {Dim(i): e for i, e in enumerate(mapping)}
-        view = tuple(substitute(e, replaced, ranges) for e in self.view)
-        kept = tuple(substitute(e, replaced, ranges) for e in self.bound) + tuple(bound)
-        undecided = []
-        for e in kept:
-            bounds = range_of(e, ranges)
-            if not bounds or bounds[0] < 0:
-                undecided.append(e)
+        symbols = tuple(self.graph.symbols.values())
+        view, undecided = _composed(extents, tuple(mapping), tuple(bound), self.view, self.bound, symbols)
         if sum(e.count_terms() for e in (*view, *undecided)) > MOST_TERMS and not self._is_whole():
             return self.contiguous()._viewed(shape, mapping, bound)
-        return Tensor(self.graph, self.value, extents, view, tuple(undecided))
+        return Tensor(self.graph, self.value, extents, view, undecided)
 
     def permute(self, *order: int) -> Tensor:
         """Dimension i of the result is dimension `order[i]`."""
@@ -536,6 +521,28 @@ class Tensor:
                       make_map(rank, symbols, source.view)],
                 extent=self.shape[axis].constant, result=self.value.type)
         return self._made(op, self.shape)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _composed(extents: tuple[Linear, ...], mapping: tuple[Linear, ...], bound: tuple[Linear, ...], view: tuple[Linear, ...],
+              kept: tuple[Linear, ...], symbols: tuple[tuple[int, int], ...]) -> tuple[tuple[Linear, ...], tuple[Linear, ...]]:
+    """(view, conditions that are not always true) of a tensor with these extents whose old dimension i is `mapping[i]`.
+
+    Equal layers ask for the same views.
+    """
+    known: Ranges = {Symbol(i): r for i, r in enumerate(symbols)}
+    ranges = dict(known)
+    for i, extent in enumerate(extents):
+        bounds = range_of(extent, known)
+        if bounds:
+            ranges[Dim(i)] = (0, bounds[1] - 1)
+    replaced = {Dim(i): e for i, e in enumerate(mapping)}
+    undecided = []
+    for e in (*(substitute(e, replaced, ranges) for e in kept), *bound):
+        bounds = range_of(e, ranges)
+        if not bounds or bounds[0] < 0:
+            undecided.append(e)
+    return tuple(substitute(e, replaced, ranges) for e in view), tuple(undecided)
 
 
 def broadcast_shapes(a: Sequence[Linear], b: Sequence[Linear]) -> tuple[Linear, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from tilec.pipelines.targets import CpuTarget, GpuTarget, check_tf32
 from tilec.runtime.artifact import Artifact, Kernel, Manifest, TensorMap
 
 Observer = Callable[[str, str, str], None]
+VERIFY_EACH = False  # after each pass, as tests want it, and not only after each level
 
 
 def compile_module(module: ir.Module, target: CpuTarget | GpuTarget, model: dict[str, Any],
@@ -40,18 +42,19 @@ def _compile(module: ir.Module, target: CpuTarget | GpuTarget, to_tiles: Sequenc
     with module.context, ir.Location.unknown():
         core.load_all()  # the context may be older than the import of a dialect
         symbols = primop.symbol_ranges(module.operation)
+        run = functools.partial(run_pipeline, module, observer=observer, each=VERIFY_EACH or observer is not None)
         if primop.allows_tf32(module.operation):
             check_tf32(target)
-        run_pipeline(module, without(tuple(to_tiles), leave_out), observer=observer)
+        run(without(tuple(to_tiles), leave_out))
         if isinstance(target, CpuTarget):
             plan = plan_module(module.operation)
-            run_pipeline(module, cpu_pipeline(target), observer=observer)
+            run(cpu_pipeline(target))
             files = {f"kernels{i}.o": code for i, code in enumerate(emit_objects(_kernels(module), target))}
             kernels = {name: Kernel(file="") for e in plan.entries.values() for name, _ in e.launches}
         else:
-            run_pipeline(module, without(kernel_pipeline(target), leave_out), observer=observer)
+            run(without(kernel_pipeline(target), leave_out))
             plan = plan_module(module.operation)
-            run_pipeline(module, without(NVVM, leave_out), observer=observer)
+            run(without(NVVM, leave_out))
             lowered = _kernels(module)
             kernels = {f.attributes["sym_name"].value: _kernel(f, list(symbols)) for f in _functions(lowered)}
             files = {f"{name}.ptx": text.encode() for name, text in emit_ptx(lowered, target).items()}

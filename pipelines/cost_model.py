@@ -40,9 +40,11 @@ class Candidate:
 def candidates(structure: Structure, target: CpuTarget | GpuTarget, best: int | None = None) -> list[Candidate]:
     """The schedules that a kernel can have on a target, or the first `best` of them; the first is what it gets by default."""
     found: dict[Schedule, Candidate] = {}
+    known: dict[str, Any] = {}
     take, count = 0, 1
     while take < count and (best is None or len(found) < best):
-        plan: Any = CpuPlan(structure, target, take) if isinstance(target, CpuTarget) else GpuPlan(structure, target, take)
+        plan: Any = CpuPlan(structure, target, take) if isinstance(target, CpuTarget) else \
+            GpuPlan(structure, target, take, known)
         contraction = next((r for stage in structure.stages for r in stage if r.contraction), None)
         schedule = plan.online() if structure.online else plan.contraction(contraction) if contraction else plan.elementwise()
         cycles, shape = plan.considered[take] if plan.considered else (0.0, "")

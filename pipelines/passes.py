@@ -287,14 +287,18 @@ def run_pipeline(
     *,
     observer: Observer | None = None,
     verify: bool = True,
+    each: bool = True,
     clock: Callable[[str, float], None] | None = None,
 ) -> None:
     """Runs the passes on the module, in place. `clock` gets the seconds of each pass.
 
-    Upstream verifies its own passes; after each of ours MLIR's and the dialects' verifiers run, unless `verify` is off.
-    Raises PassFailure with the failing pass and all diagnostics; the module is then in an undefined state.
+    Upstream verifies its own passes; after each of ours MLIR's verifiers and the dialects' run, or without `each` after the
+    last alone, unless `verify` is off. Raises PassFailure with the failing pass and all diagnostics; the module is then in an
+    undefined state.
     """
-    _Run(module.operation, observer, verify, clock).entries(module.operation, passes)
+    run = _Run(module.operation, observer, verify, each, clock)
+    run.entries(module.operation, passes)
+    run.verify_rest()
 
 
 @dataclass
@@ -302,9 +306,11 @@ class _Run:
     root: ir.Operation
     observer: Observer | None
     verify: bool
+    each: bool
     clock: Callable[[str, float], None] | None
     text: str = field(default="", init=False)
     right: set[tuple[object, ...]] = field(default_factory=set, init=False)  # what has been verified
+    unverified: list[str] = field(default_factory=list, init=False)  # passes of ours that have run since
 
     def __post_init__(self) -> None:
         if self.observer:
@@ -333,8 +339,19 @@ class _Run:
         with op.context, ir.Location.unknown():
             for target in [op] if entry.anchor in (ANY, op.name) else list(_below(op, entry.anchor)):
                 entry.run(target)
-        if self.verify and (self.root.verify() and core.verify(self.root, self.right)):
-            raise PassFailure("the IR it left is invalid")
+        self.unverified.append(str(entry))
+        if self.each:
+            self.check()
+
+    def check(self) -> None:
+        passes, self.unverified = self.unverified, []
+        if self.verify and self.root.verify() and core.verify(self.root, self.right):
+            raise PassFailure("the IR it left is invalid" if len(passes) == 1 else
+                              f"the IR that it and those from '{passes[0]}' on left is invalid")
+
+    def verify_rest(self) -> None:
+        if self.unverified:
+            self.step(self.unverified[-1], self.check)
 
     def step(self, name: str, run: Callable[..., None], *args: Any) -> None:
         start = time.perf_counter()

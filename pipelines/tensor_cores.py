@@ -31,7 +31,7 @@ from tilec.runtime.artifact import ITEM_BYTES
 # Registers of a thread of the producer and of the others, by groups that compute and blocks that share a multiprocessor.
 REGISTERS = {(1, 2): (40, 216), (2, 0): (40, 232), (2, 1): (40, 232), (3, 0): (32, 160)}
 TURNS = 2  # the number of the barrier where the first group waits for its turn
-LONG_WALK = 16  # turns of a product straight from memory beyond which LLVM shall write out two: more take registers
+LONG_WALK = 12  # turns of a product straight from memory beyond which LLVM shall write out two: more take registers
 
 
 @dataclass(frozen=True)

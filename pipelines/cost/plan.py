@@ -31,7 +31,10 @@ class Roles:
 
 def largest(structure: Structure, axis: int) -> int:
     """The largest extent that an axis can have."""
-    bounds = range_of(structure.extents[axis], structure.ranges)
+    extent = structure.extents[axis]
+    if extent.is_constant:
+        return extent.constant
+    bounds = range_of(extent, structure.ranges)
     assert bounds is not None
     return bounds[1]
 
@@ -106,9 +109,10 @@ def roles_of(structure: Structure, reduction: Reduction) -> Roles:
 class Plan:
     """Tile sizes and layouts by axis, all 1 until said otherwise."""
 
-    def __init__(self, structure: Structure, take: int = 0) -> None:
+    def __init__(self, structure: Structure, take: int = 0, known: dict[str, Any] | None = None) -> None:
         self.structure = structure
         self.take = take  # which of the shapes that are considered
+        self.known = {} if known is None else known  # what plans of one kernel find out once
         self.considered: list[tuple[float, str]] = []  # cycles that a shape would take, and the shape
         self.tile = [1] * len(structure.extents)
         self.threads = [1] * len(structure.extents)
@@ -126,6 +130,12 @@ class Plan:
         ordered = [shapes[0], *sorted(shapes[1:], key=lambda shape: shape[0])]
         self.considered = [(cycles, name) for cycles, name, _ in ordered]
         return ordered[self.take][2]
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` gives, asked once for all plans of a kernel."""
+        if name not in self.known:
+            self.known[name] = make()
+        return self.known[name]
 
     def set(self, axis: int, registers: int, threads: int = 1, vector: int = 1) -> None:
         if axis in self.structure.mirrored:  # one thread holds all of it, in vectors where they fit

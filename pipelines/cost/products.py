@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 from mlir import ir
 
@@ -30,6 +31,7 @@ from tilec.pipelines.cost.multiply_adds import (
 )
 from tilec.pipelines.cost.plan import Plan, Roles, contraction_operands, largest, nearly_best
 from tilec.pipelines.cost.rates import (
+    APART_MULTIPLY_ADDS,
     FETCHED_BYTES,
     FEW_ROWS,
     FIXED_CYCLES,
@@ -55,8 +57,8 @@ MOST_TILINGS = 6  # of a product by multiply-adds that are considered
 class Products(Plan):
     """The part of a GPU's plan that multiplies matrices."""
 
-    def __init__(self, structure: Structure, target: GpuTarget, take: int = 0) -> None:
-        super().__init__(structure, take)
+    def __init__(self, structure: Structure, target: GpuTarget, take: int = 0, known: dict[str, Any] | None = None) -> None:
+        super().__init__(structure, take, known)
         self.target = target
 
     def _vector(self, axis: int, accesses: Sequence[Access]) -> int:
@@ -84,15 +86,8 @@ class Products(Plan):
             if not all(self.contiguous(side, (k, depth)) and all(self._in_rows(a, row, k, depth) for a in side)
                        for side, row in zip(contraction_operands(s, reduction), (rows[0], columns[-1]), strict=True)):
                 return None
-        length, shared = s.extents[k].constant, self.target.shared_bytes - (8 << 10)
-        shapes = [GroupTiles(split, groups, width, len(stage))
-                  for groups in (2, 1) for width in self._widths(columns) for split in (1, 2, 4)
-                  if width * len(stage) <= 256 and (split == 1 or length % (depth * split) == 0)]
-        height = largest(s, rows[0])
-        timed = ((time, (if_memory_were_faster, t)) for t in shapes if t.split == 1 or t.slots(shared) >= FEWEST_STAGES
-                 for time, if_memory_were_faster in [self._tensor_time(rows[0], columns, k, t, item)])
-        # Of shapes that are nearly as fast, the tallest: the matrix, which comes from memory, is then read once.
-        ordered = nearly_best(timed, AS_FAST, lambda x: -min(x[1].height, height))
+        shared = self.target.shared_bytes - (8 << 10)
+        ordered = self.once("tensor", lambda: self._tensor_shapes(rows[0], columns, k, item, shared))
         if not ordered:
             return None
         tiles = self.pick([(time, str(t), t) for time, (_, t) in ordered])
@@ -106,6 +101,19 @@ class Products(Plan):
         schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, tiles.slots(shared)),
                                  persistent=sms if walked else 0, split=tiles.split, tf32=item == 4)
         return self._with_factors(schedule.with_axis(rows[0], warps=4 * tiles.groups), columns)
+
+    def _tensor_shapes(self, row: int, columns: list[int], k: int, item: int,
+                       shared: int) -> list[tuple[float, tuple[float, GroupTiles]]]:
+        """Tiles with their cycles and with what these would be if memory were faster. Of those that are nearly as fast the
+        tallest come first: the matrix, which is in memory, is then read once."""
+        s, together, depth = self.structure, len(self.structure.stages[0]), 2 * TILE_DEPTH // item
+        length, height = s.extents[k].constant, largest(s, row)
+        shapes = [GroupTiles(split, groups, width, together)
+                  for groups in (2, 1) for width in self._widths(columns) for split in (1, 2, 4)
+                  if width * together <= 256 and (split == 1 or length % (depth * split) == 0)]
+        timed = ((time, (if_memory_were_faster, t)) for t in shapes if t.split == 1 or t.slots(shared) >= FEWEST_STAGES
+                 for time, if_memory_were_faster in [self._tensor_time(row, columns, k, t, item)])
+        return nearly_best(timed, AS_FAST, lambda x: -min(x[1].height, height))
 
     def _with_factors(self, schedule: Schedule, columns: Sequence[int]) -> Schedule:
         """A schedule that adds up factors of rows on the four lanes that share a row of a result."""
@@ -355,7 +363,7 @@ class Products(Plan):
         """
         s, width = self.structure, tiles.width * tiles.together
         steps = -(-largest(s, k) * item // (2 * TILE_DEPTH * tiles.split))
-        multiply = tiles.height * width * TILE_DEPTH / MULTIPLY_ADDS
+        multiply = tiles.height * width * TILE_DEPTH / (MULTIPLY_ADDS if tiles.split == 1 else APART_MULTIPLY_ADDS)
         fetched = 2 * TILE_DEPTH * (min(tiles.height, largest(s, row)) + width)
         step = max(multiply, fetched / FETCHED_BYTES, tiles.moved / SHARED_BYTES)
         waves = -(-self._tensor_programs(row, columns, tiles.height, tiles.width) // self.target.clusters(tiles.split))

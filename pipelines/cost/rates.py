@@ -3,9 +3,10 @@
 WARP = 32
 REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
 MULTIPLY_ADDS = 1640  # of 16-bit elements that its tensor cores make by wgmma, as far as power goes; half as many in TF32
+APART_MULTIPLY_ADDS = 1600  # the same where neighbours share no operands, which then come twice from the second-level cache
 WARP_PRODUCTS = 1024  # the same by mma.sync
 FETCHED_BYTES = 52  # that it gets from the second-level cache
-SHARED_BYTES = 110  # that it writes to shared memory or reads there, in the long run
+SHARED_BYTES = 119  # that it writes to shared memory or reads there
 READ_BYTES = 19  # its share of what memory gives
 READ_CYCLES = 900  # until memory answers
 FIXED_CYCLES = 3000  # until a block has its first tile, and while it stores its result

@@ -16,7 +16,7 @@ SHAPE, KIND = "primop.shape", "primop.kind"
 MARKS = ("primop.chunk", "primop.chunk_index")  # of what follows a graph break: its name, and which of all it is
 
 
-T = TypeVar("T")
+T = TypeVar("T", bound=ir.OpView)
 
 
 def body_of(function: ir.OpView) -> ir.Block:
@@ -26,9 +26,10 @@ def body_of(function: ir.OpView) -> ir.Block:
 def ops_in(op: ir.OpView, *kinds: type[T]) -> list[T]:
     """All ops of some kinds in an op: itself, and those in its loops and branches, outer ones first."""
     found: list[T] = []
+    names = None if ir.OpView in kinds else {kind.OPERATION_NAME for kind in kinds}
 
     def visit(nested: ir.Operation) -> ir.WalkResult:
-        if isinstance(nested.opview, kinds):
+        if names is None or nested.name in names:
             found.append(nested.opview)
         return ir.WalkResult.ADVANCE
 
