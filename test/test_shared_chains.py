@@ -29,25 +29,25 @@ def one_query(dtype: str, heads: int, kv_heads: int, width: int, capacity: int) 
     return Attention("sm_90a", dtype, None, 1, capacity, heads, kv_heads, width)
 
 
-# With the number of programs for each group of heads that one takes.
+# With the number of programs for each group of heads that one takes, and the keys that a thread has in flight.
 CASES = {
-    "groups of four": (one_query("bf16", 8, 2, 128, 16384), 64),
-    "groups of two in f32": (one_query("f32", 4, 2, 16, 16384), 64),
-    "groups of seven, each head by itself": (one_query("f16", 7, 1, 128, 16384), 56),
-    "as many parts as a head is wide": (one_query("f32", 2, 2, 64, 16384), 56),
+    "groups of four": (one_query("bf16", 8, 2, 128, 16384), 64, 4),
+    "groups of two in f32": (one_query("f32", 4, 2, 16, 16384), 64, 4),
+    "groups of seven": (one_query("f16", 7, 1, 128, 16384), 64, 2),
+    "as many parts as a head is wide": (one_query("f32", 2, 2, 64, 16384), 56, 4),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_programs_that_share_a_cache_find_what_one_would(name: str) -> None:
     """Lengths that leave programs without a row, at the edges of turns and of rounds of all programs, and the whole cache."""
-    attention, parts = CASES[name]
+    attention, parts, keys = CASES[name]
     artifact = attention.artifact()
     entry = artifact.manifest.entries["main"]
     (first, used), (second, _) = entry.launches
     assert first == f"{second}_parts" and "cluster" not in artifact.files[f"{first}.ptx"].decode()
     assert [entry.buffers[b].sizes[0] for b in used[3:]] == [parts] * 3
-    turn = 4 * 128 * 8 // attention.width  # four keys of each group of threads, eight elements of a key a thread
+    turn = keys * 128 * 8 // attention.width  # so many keys of each group of threads, eight elements of a key a thread
     all_of_them = parts * turn
     for length in sorted({1, 2, turn - 1, turn, turn + 1, 2 * turn + 3, all_of_them, all_of_them + 1, 5000, 16384}):
         if length <= attention.capacity:
@@ -55,7 +55,7 @@ def test_programs_that_share_a_cache_find_what_one_would(name: str) -> None:
 
 
 def test_one_kernel_is_left_where_the_pass_is_left_out_or_has_nothing_to_gain() -> None:
-    shared, _ = CASES["groups of four"]
+    shared, *_ = CASES["groups of four"]
     assert shared.launches == 2
     assert dataclasses.replace(shared, leave_out=(SHARED,)).launches == 1
     assert dataclasses.replace(shared, capacity=8192).launches == 1

@@ -125,6 +125,8 @@ ONE = {
     "sm_90a, tiles of 1024 in bf16": Attention("sm_90a", "bf16", 1100, 1, 3000),
     "sm_90a, a window of one tile": Attention("sm_90a", "bf16", 1024, 1, 2048),
     "sm_90a, one key head": Attention("sm_90a", "bf16", 40, 1, 200, 5, 1),
+    "sm_90a, seven heads that share their keys": Attention("sm_90a", "bf16", 150, 1, 300, 105, 15),
+    "sm_90a, five heads that share their keys in f32": Attention("sm_90a", "f32", 100, 1, 200, 75, 15, 16),
     "sm_80": Attention("sm_80", "bf16", 40, 1, 160),
     "cpu": Attention("cpu", "f32", 17, 1, 160, width=16),
     "cpu in bf16": Attention("cpu", "bf16", 64, 1, 200),
@@ -137,6 +139,14 @@ def test_one_query_sees_its_window_and_nothing_else(name: str) -> None:
     assert attention.launches == (1 if "sm_90a" in name else 3)
     for length in lengths(attention.window, attention.capacity):
         attention.check(length - 1)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "together"),
+                         [(105, 15, 7), (75, 15, 5), (64, 16, 4), (96, 16, 3), (165, 15, 1)])
+def test_heads_of_a_group_are_one_program_that_reads_each_key_once(heads: int, kv_heads: int, together: int) -> None:
+    """All of a group where they are few or no smaller number divides them."""
+    (kernel,) = Attention("sm_90a", "bf16", None, 1, 200, heads, kv_heads).artifact().manifest.kernels.values()
+    assert kernel.grid[0].startswith(f"({heads // together}) * ")  # blocks of a cluster
 
 
 MANY = {

@@ -8,13 +8,14 @@ from typing import Any
 
 from tilec.dialects.index_expr import Dim, linear
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.cost.plan import cache_of, contraction_operands, largest, queries_of_a_key, roles_of
+from tilec.pipelines.cost.plan import cache_of, contraction_operands, largest, queries_of_a_key, roles_of, room_for
 from tilec.pipelines.cost.products import MOST_STAGES, Products, bytes_of, width_of
 from tilec.pipelines.cost.rates import (
     FEW_ROWS,
     FIXED_CYCLES,
     LOADS_IN_FLIGHT,
     LONG_CACHE,
+    QUERIES,
     READ_BYTES,
     READ_CYCLES,
     REGISTERS,
@@ -30,7 +31,7 @@ GPU_THREADS = 256
 MOST_THREADS = 1024  # of one block
 CLUSTER = 8  # blocks: the portable limit
 ONE_BLOCK = 1 << 15  # elements that one block may walk alone
-KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them
+KEYS_IN_FLIGHT = 4  # keys, and values, that one thread reads before it uses them, where it holds few queries
 ONLINE_THREADS = (128, 256)  # of a block that shares a cache: what they must combine in the end costs more than what is read
 ONLINE_BLOCKS = 3 * 128  # such threads that a multiprocessor has registers for
 SHARING_BLOCKS = ONLINE_BLOCKS // ONLINE_THREADS[0]  # of a multiprocessor where all of them share a cache
@@ -226,7 +227,7 @@ class GpuPlan(Products):
         return self._online_rows(t, d, cache)
 
     def _online_rows(self, t: int, d: int, cache: Sequence[Access]) -> Schedule:
-        """One query: a group of lanes for each key, `KEYS_IN_FLIGHT` of them at once, clusters of blocks along the cache."""
+        """One query: a group of lanes for each key, several of them at once, clusters of blocks along the cache."""
         s, vector = self.structure, self._vector(d, cache)
         steps = s.extents[d].constant // vector
         if s.extents[t].is_constant or s.part >= 0:
@@ -237,24 +238,30 @@ class GpuPlan(Products):
         for h, queries in queries_of_a_key(s, cache):
             blocks = CLUSTER * prod(largest(s, a) for a in s.grid)
             self.set(h, next((n for n in queries if not self._leaves_idle(blocks / n)), 1))
-        programs = prod(-(-largest(s, h) // self.tile[h]) for h in s.grid)
+        programs, (keys, room) = prod(-(-largest(s, h) // self.tile[h]) for h in s.grid), self._keys_and_room()
         most = self.target.most_clustered if long else min(self.target.most_clustered, CLUSTER)
         clusters = [c for c in (16, CLUSTER, 4, 2, 1) if c <= most]
         options = []
         for c in clusters:
             for threads in ONLINE_THREADS:
-                turn = 2 * KEYS_IN_FLIGHT * self.tile[d] // lanes // vector * threads  # 16-byte loads of a block
-                turns = -(-largest(s, t) // (KEYS_IN_FLIGHT * c * threads // lanes))
+                turn = 2 * keys * self.tile[d] // lanes // vector * threads  # 16-byte loads of a block
+                turns = -(-largest(s, t) // (keys * c * threads // lanes))
                 cycles = self._reading_cycles(programs * c, turn * turns, 1) + FIXED_CYCLES
                 options.append((cycles, f"clusters of {c}, {threads} threads", (c, threads)))
-        fitting = [o for o in options if programs <= self.target.clusters(o[2][0]) * (ONLINE_BLOCKS // o[2][1])] or options[-1:]
+        fitting = [o for o in options if programs <= self.target.clusters(o[2][0]) * (room // o[2][1])] or options[-1:]
         # As many threads as run at once, in the smallest clusters that still give nearly every multiprocessor a block.
         alike = [o for o in fitting if prod(o[2]) == prod(fitting[0][2])]
         filled = next((o for o in reversed(alike) if not self._leaves_idle(programs * o[2][0])), fitting[0])
         cluster, threads = self.pick([filled, *(o for o in options if o != filled)])
-        self.set(t, KEYS_IN_FLIGHT, cluster * threads // lanes)
+        self.set(t, keys, cluster * threads // lanes)
         self.cluster[t] = cluster
-        return self.schedule(dot=True, ahead=True, resident=ONLINE_BLOCKS // threads)
+        return self.schedule(dot=True, ahead=True, resident=room // threads)
+
+    def _keys_and_room(self) -> tuple[int, int]:
+        """Keys, and values, that a thread reads before it uses them, and for how many such threads a multiprocessor has
+        registers: for fewer where a thread holds many queries."""
+        queries = prod(self.tile[h] for h in self.structure.grid)
+        return KEYS_IN_FLIGHT if queries <= QUERIES else KEYS_IN_FLIGHT // 2, room_for(queries, ONLINE_BLOCKS)
 
     def _online_parts(self, t: int, d: int, steps: int, vector: int, cache: Sequence[Access]) -> Schedule:
         """One block for each program of those that share a cache, or for what these have left."""
@@ -262,12 +269,12 @@ class GpuPlan(Products):
         self.set(d, steps // lanes, lanes, vector)
         for h, queries in queries_of_a_key(self.structure, cache):
             self.set(h, queries[0])
-        threads, extent = ONLINE_THREADS[0] // lanes, self.structure.extents[t]
+        threads, extent, (keys, room) = ONLINE_THREADS[0] // lanes, self.structure.extents[t], self._keys_and_room()
         if extent.is_constant:  # what programs have left, of few heads: all of it at once where it fits
-            self.set(t, min(-(-extent.constant // threads), 2 * KEYS_IN_FLIGHT), threads)
+            self.set(t, min(-(-extent.constant // threads), 2 * keys), threads)
             return self.schedule(dot=True, ahead=True)
-        self.set(t, KEYS_IN_FLIGHT, threads)
-        return self.schedule(dot=True, ahead=True, resident=SHARING_BLOCKS)
+        self.set(t, keys, threads)
+        return self.schedule(dot=True, ahead=True, resident=room // ONLINE_THREADS[0])
 
     def _leaves_idle(self, blocks: float) -> bool:
         """Whether so many blocks are too few for the multiprocessors, or nearly all of them."""

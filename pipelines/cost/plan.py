@@ -12,7 +12,7 @@ from mlir import ir
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, FloorDiv, dim, linear, range_of
 from tilec.dialects.schedule import Axis, Schedule
-from tilec.pipelines.cost.rates import QUERIES
+from tilec.pipelines.cost.rates import MOST_QUERIES, QUERIES
 from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous, is_row, operand_index
 
 T = TypeVar("T")
@@ -54,11 +54,15 @@ def cache_of(structure: Structure) -> list[Access]:
 
 def queries_of_a_key(structure: Structure, cache: Sequence[Access]) -> Iterator[tuple[int, list[int]]]:
     """Axes of queries that read the same keys, and how many of them one program may take, most first."""
-    for h in structure.grid:
+    for h in (a for a in structure.grid if a != structure.part):
+        heads = largest(structure, h)
         sizes = {atom.divisor for a in cache for atom, _ in a.offset.terms
                  if isinstance(atom, FloorDiv) and atom.numerator == dim(h)}
-        if len(sizes) == 1 and largest(structure, h) % min(sizes) == 0:
-            yield h, [n for n in range(QUERIES, 0, -1) if min(sizes) % n == 0]
+        if structure.extents[h].is_constant and not any(Dim(h) in a.offset.atoms() for a in cache):
+            sizes = {heads}  # all read the same
+        if len(sizes) == 1 and heads % (group := min(sizes)) == 0:
+            some = [n for n in range(QUERIES, 1, -1) if group % n == 0] or [group] * (group <= MOST_QUERIES)
+            yield h, list(dict.fromkeys([*some, 1]))
 
 
 def contraction_operands(structure: Structure, reduction: Reduction) -> tuple[list[Access], list[Access]]:
@@ -104,6 +108,11 @@ def roles_of(structure: Structure, reduction: Reduction) -> Roles:
         tuple(a for a in kept if a in used[0] and a in used[1]),
         reduction.axes,
     )
+
+
+def room_for(queries: int, blocks: int) -> int:
+    """How many of so many blocks there is room for where each thread holds `queries` queries."""
+    return blocks if queries <= QUERIES else 2 * blocks // 3
 
 
 class Plan:

@@ -22,7 +22,7 @@ from mlir.dialects import func
 
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, dim, identity, linear, make_map, map_results
-from tilec.pipelines.cost.plan import cache_of, largest, queries_of_a_key
+from tilec.pipelines.cost.plan import cache_of, largest, queries_of_a_key, room_for
 from tilec.pipelines.cost.rates import SHARED_CACHE
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.fuse import ONLINE
@@ -60,7 +60,7 @@ class ShareChains(Pass):
                 any(str(primop.element_type(o.result)) != "f32" for o in (chain.maximum, *sums)):
             return 1
         each = prod(queries[0] for _, queries in queries_of_a_key(structure, cache_of(structure)))
-        count = min(self.programs * each // prod(e.constant for e in rows), length // FEWEST_ROWS) // 8 * 8
+        count = min(room_for(each, self.programs) * each // prod(e.constant for e in rows), length // FEWEST_ROWS) // 8 * 8
         # The second kernel's loop must not be as long as a head is wide: axes are told apart by their extents.
         return count - 8 if any(linear(count) in extents_of(o.result) for o in sums) else count
 
