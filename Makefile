@@ -43,7 +43,7 @@ lit: $(STAMP)-test
 pytest: $(STAMP)-test
 	@echo "== pytest"
 	@$(BIN)/tilec pull $(MODEL) >/dev/null || echo "the tests of the real model are skipped"
-	@PATH="$$(echo $(CURDIR)/$(VENV)/lib/python*/site-packages/nvidia/*/bin):$$PATH" $(BIN)/pytest -q -rs -n auto --maxprocesses 8 --dist loadfile
+	@PATH="$$(echo $(CURDIR)/$(VENV)/lib/python*/site-packages/nvidia/*/bin):$$PATH" $(BIN)/pytest -q -rs -n auto --maxprocesses 8 --dist worksteal
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "need Python 3.11 or newer; name one: make PYTHON=/path/to/python3.12" >&2; exit 1; }

@@ -1,5 +1,0 @@
-"""Tests; kernels of whole models are verified after every pass here."""
-
-from tilec.pipelines import compiler
-
-compiler.VERIFY_EACH = True

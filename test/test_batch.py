@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,6 +118,11 @@ def weights_of(artifact: Artifact, config: ModelConfig) -> dict[str, np.ndarray]
     return weights
 
 
+@functools.cache
+def compiled_for_cpu(config: ModelConfig) -> Artifact:
+    return compile_model(config, "cpu", "f32", CONTEXT)
+
+
 @pytest.mark.parametrize(("target", "dtype", "config", "most"), [
     ("sm_90a", "bf16", CONFIG, 3e-2),  # products by groups of warps, operands by TMA
     ("sm_90a", "bf16", replace(CONFIG, heads=3, kv_heads=1, head_dim=96), 3e-2),
@@ -129,7 +135,7 @@ def weights_of(artifact: Artifact, config: ModelConfig) -> dict[str, np.ndarray]
 def test_sequences_of_different_lengths_have_the_logits_that_they_have_alone(target: str, dtype: str, config: ModelConfig,
                                                                             most: float) -> None:
     """Whatever lies in the cache beyond a sequence's length, here what is not a number."""
-    on_cpu = compile_model(config, "cpu", "f32", CONTEXT)
+    on_cpu = compiled_for_cpu(config)
     artifact = compile_model(config, target, dtype, CONTEXT, batch=4)
     weights = weights_of(on_cpu, config)
     poison = {n: to_memory(np.full(s.shape, np.nan, np.float32), s.dtype) for n, s in artifact.manifest.states.items()}

@@ -297,6 +297,13 @@ def test_broken_ir_is_reported_after_the_pass(module: ir.Module) -> None:
     assert "entry block must have 0 arguments" in str(failure.value)
 
 
+def test_what_is_verified_at_the_end_says_which_passes_it_may_have_been(module: ir.Module) -> None:
+    with pytest.raises(PassFailure) as failure:
+        run_pipeline(module, (BreakRule(), Tag()), each=False)
+    assert str(failure.value).splitlines()[0] == \
+        "pass 'demo-tag': the IR that it and those from 'demo-break-rule' on left is invalid"
+
+
 def test_verification_can_be_left_out(module: ir.Module) -> None:
     run_pipeline(module, (BreakRule(),), verify=False)
     assert "passdemo.wrong" in str(module)
