@@ -149,6 +149,28 @@ def test_heads_of_a_group_are_one_program_that_reads_each_key_once(heads: int, k
     assert kernel.grid[0].startswith(f"({heads // together}) * ")  # blocks of a cluster
 
 
+@pytest.mark.parametrize(("new", "heads", "kv_heads", "programs"),
+                         [(3, 35, 5, (5, 3)), (5, 30, 30, (30, 1)), (7, 2, 1, (2, 7))])
+def test_a_fixed_number_of_queries_shares_keys_along_one_axis(
+    new: int, heads: int, kv_heads: int, programs: tuple[int, int]
+) -> None:
+    """Heads of a group, or else queries one after the other, which see keys that differ."""
+    graph, shape = Graph({"past": (0, 60 - new)}), (kv_heads, 60, 16)
+    with graph.entry("main"):
+        past, q = graph.symbol("past"), graph.input("q", (new, heads, 16), "f32")
+        keys, values = (graph.input(n, shape, "f32", kind="state")[:, : past + new] for n in ("keys", "values"))
+        graph.output("y", nn.attention(q, keys, values, past))
+    artifact = compile_module(graph.module, find_target("sm_90a"), {})
+    (kernel,) = artifact.manifest.kernels.values()
+    assert kernel.grid[0].startswith(f"({programs[0]}) * ") and kernel.grid[1].strip("()") == str(programs[1])
+    for past in (0, 37, 60 - new):
+        q, keys, values = (RNG.standard_normal(s).astype(np.float32) for s in ((new, heads, 16), shape, shape))
+        want, size = attended(q, keys, values, past, past + new)
+        keys[:, past + new:], values[:, past + new:] = np.nan, np.nan
+        gpu = SimulatedGpu(artifact, {}, {"keys": keys, "values": values}, apart=True)
+        assert (abs(gpu.run("main", {"q": q}, {"past": past})["y"] - want) <= 2.0**-17 * size).all()
+
+
 MANY = {
     "sm_90a": (Attention("sm_90a", "bf16", 100, 200, 420, 2, 1), [(0, 1), (0, 99), (0, 100), (3, 130), (219, 200)]),
     "sm_90a, itself alone": (Attention("sm_90a", "bf16", 1, 160, 300, 2, 1), [(0, 1), (0, 130), (57, 140)]),

@@ -53,16 +53,19 @@ def cache_of(structure: Structure) -> list[Access]:
 
 
 def queries_of_a_key(structure: Structure, cache: Sequence[Access]) -> Iterator[tuple[int, list[int]]]:
-    """Axes of queries that read the same keys, and how many of them one program may take, most first."""
-    for h in (a for a in structure.grid if a != structure.part):
-        heads = largest(structure, h)
+    """Axes of queries that read the same keys, and how many of them one program may take, most first: heads of a group, or
+    where there are no groups all along the last axis that keys do not vary along."""
+    groups, free = {}, {}
+    for h in (a for a in structure.grid if a != structure.part and structure.extents[a].is_constant):
         sizes = {atom.divisor for a in cache for atom, _ in a.offset.terms
                  if isinstance(atom, FloorDiv) and atom.numerator == dim(h)}
-        if structure.extents[h].is_constant and not any(Dim(h) in a.offset.atoms() for a in cache):
-            sizes = {heads}  # all read the same
-        if len(sizes) == 1 and heads % (group := min(sizes)) == 0:
-            some = [n for n in range(QUERIES, 1, -1) if group % n == 0] or [group] * (group <= MOST_QUERIES)
-            yield h, list(dict.fromkeys([*some, 1]))
+        if len(sizes) == 1 and largest(structure, h) % min(sizes) == 0:
+            groups[h] = min(sizes)
+        elif not any(Dim(h) in a.offset.atoms() for a in cache):
+            free[h] = largest(structure, h)
+    for h, group in groups.items() or [*free.items()][-1:]:
+        some = [n for n in range(QUERIES, 1, -1) if group % n == 0] or [group] * (group <= MOST_QUERIES)
+        yield h, list(dict.fromkeys([*some, 1]))
 
 
 def contraction_operands(structure: Structure, reduction: Reduction) -> tuple[list[Access], list[Access]]:
