@@ -1,4 +1,4 @@
-// RUN: tilec-opt %s --pass-pipeline='builtin.module(primop-share-chains{programs=96 longest=8192},tilec-dce)' --mlir-print-local-scope | FileCheck %s
+// RUN: tilec-opt %s --pass-pipeline='builtin.module(primop-share-chains{programs=24 longest=8192},tilec-dce)' --mlir-print-local-scope | FileCheck %s
 
 #scores = affine_map<()[past] -> (4, past + 1)>
 #values = affine_map<()[past] -> (8192, 16)>
