@@ -84,10 +84,6 @@ class Graph:
             raise ShapeError(f"no symbol '{name}' was declared; there are: {', '.join(self.symbols) or 'none'}")
         return symbol(list(self.symbols).index(name))
 
-    @property
-    def symbol_ranges(self) -> Ranges:
-        return {Symbol(i): r for i, r in enumerate(self.symbols.values())}
-
     @contextlib.contextmanager
     def entry(self, name: str) -> Iterator[None]:
         """Records one entry point, a function that the artifact will offer by this name."""

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 from tilec.frontend.config import ModelConfig, inverse_frequencies
 from tilec.frontend.tensor import Graph
 from tilec.model_compiler import compile_model
-from tilec.pipelines import compiler
 from tilec.pipelines.compiler import compile_module
 from tilec.pipelines.targets import GPU_TARGETS, find_target
 from tilec.runtime.artifact import Artifact
@@ -30,14 +28,7 @@ from .gpu_simulator import SimulatedGpu
 from .models import relative_error, round_to_bf16
 from .programs import FLOATS, Program, examples, programs
 
-
-@pytest.fixture(scope="module", autouse=True)
-def every_pass_is_verified() -> Iterator[None]:
-    """Not only every level, as where users compile."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "VERIFY_EACH", True)
-        yield
-
+pytestmark = pytest.mark.usefixtures("every_pass_is_verified")
 EXAMPLES = max(int(os.environ.get("TILEC_EXAMPLES", "100")) // 5, 1)
 CONFIG = ModelConfig(
     vocab_size=96,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tilec.frontend.tensor import Graph
-from tilec.pipelines import compiler
 from tilec.pipelines.compiler import compile_module
 from tilec.pipelines.targets import CPU_TARGETS, find_target, host_cpu
 from tilec.runtime.artifact import Artifact
@@ -23,14 +21,7 @@ from .programs import FLOATS, Program, programs
 from .reference import Array
 
 EXAMPLES = int(os.environ.get("TILEC_EXAMPLES", "100"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def every_pass_is_verified() -> Iterator[None]:
-    """Not only every level, as where users compile."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "VERIFY_EACH", True)
-        yield
+pytestmark = pytest.mark.usefixtures("every_pass_is_verified")
 
 
 def examples(count: int) -> settings:
