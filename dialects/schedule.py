@@ -16,6 +16,11 @@ with `lanes_of` "*" lies on all threads of the block, as they are numbered. One 
 names lies on the first of these, over and over; one that is dealt to warps has these for itself, and only its neighbours
 lie on the other axis: so the warps of a block share the depth of a product.
 
+The last axes may be second layouts of others (`twin_of` names the first), of the same extent and tile. A warp's tensor core
+reads the right operand of a product with its columns on eight lanes and leaves the result with the same columns on four, two
+of them in each: `product` is C[m, n] += A[m, k] B[n, k] with A along (m, k), B along (n_twin, k) and C along (m, n). A twin
+whose axis is dealt to warps is dealt to the same ones.
+
 Threads are numbered with the last axis fastest, axes that are read in vectors before the others, and the warps of an axis
 after the lanes of all axes: so n may have two lanes of each warp and m the other sixteen. The threads along one
 axis may be spread over the blocks of a `cluster`, which reduce together through each other's shared memory: so one program
@@ -46,6 +51,7 @@ class Axis:
     cluster: int = 1
     warps: int = 1
     lanes_of: str = ""
+    twin_of: str = ""
 
     def __post_init__(self) -> None:
         if self.threads % self.warps:
@@ -82,7 +88,6 @@ class Schedule:
     order: tuple[int, ...] = ()  # grid axes, slowest first
     unroll: int = 1  # copies of the body of the innermost reduction loop
     dot: bool = False  # contractions by `tile.dot` (outer products) instead of lane-wise products
-    twin: int = -1  # the last axis, if it is a second layout of this one: contractions by a warp's tensor core
     tensor: bool = False  # contractions by tensor cores, their operands through shared memory
     staged: bool = False  # contractions by multiply-adds of all threads, their operands through shared memory
     copied: bool = False  # what comes through shared memory is copied by all threads, instead of by TMA
@@ -93,6 +98,12 @@ class Schedule:
     split: int = 1  # blocks of a cluster that share the depth of a product (see tile/split.py)
     resident: int = 0  # blocks that shall fit a multiprocessor at once, which bounds their registers; 0: as it comes
     tf32: bool = False  # the tensor cores read f32 operands as TF32
+
+    @property
+    def twins(self) -> dict[int, int]:
+        """The axes that are second layouts, each with the one that it is a layout of: contractions by a warp's tensor core."""
+        names = [axis.name for axis in self.axes]
+        return {i: names.index(axis.twin_of) for i, axis in enumerate(self.axes) if axis.twin_of}
 
     @property
     def rings(self) -> bool:
@@ -112,27 +123,28 @@ class Schedule:
     @property
     def threads(self) -> int:
         """Threads of one block."""
-        return prod(axis.warps if axis.lanes_of else axis.threads // axis.cluster for axis in self.axes)
+        own = prod(a.neighbours if a.twin_of else a.threads // a.cluster for a in self.axes if not a.lanes_of)
+        return own * prod(a.warps // a.cluster for a in self.axes if a.lanes_of and not a.twin_of)
 
     @property
     def thread_order(self) -> list[int]:
-        """Axes in the order in which thread numbers run through them, fastest first."""
+        """Axes in the order in which thread numbers run through them, fastest first, and twins last."""
         last_first = range(len(self.axes) - 1, -1, -1)
-        return sorted(last_first, key=lambda i: self.axes[i].vector == 1)
+        return sorted(last_first, key=lambda i: (self.axes[i].twin_of != "", self.axes[i].vector == 1))
 
     @property
     def cluster(self) -> int:
         """Blocks that run one program together."""
-        return prod(axis.cluster for axis in self.axes)
+        return prod(axis.cluster for axis in self.axes if not axis.twin_of)
 
     def __str__(self) -> str:
         """For people: tile, threads and vector of each axis, and what is not as usual."""
         axes = [f"{a.name} {a.tile}" + (f" by {a.threads} threads" if a.threads > 1 else "") +
                 (f" of {a.vector}" if a.vector > 1 else "") + (f" over {a.cluster} blocks" if a.cluster > 1 else "")
-                for a in self.axes if a.extent != linear(1)]
+                for a in self.axes if a.extent != linear(1) and not a.twin_of]
         copied = ", copied by all threads" if self.copied else ""
         rest = [f"{self.stages} stages on tensor cores{copied}"] if self.tensor else \
-            ["a tensor core a warp"] if self.twin >= 0 else []
+            ["a tensor core a warp"] if self.twins else []
         rest += ["f32 read as TF32"] if self.tf32 else []
         rest += [f"the depth over {self.split} blocks"] if self.split > 1 else []
         rest += [f"{self.stages} stages, multiply-adds from shared memory{copied}"] if self.staged else []
@@ -149,6 +161,7 @@ class Schedule:
                 "walk": ir.StringAttr.get("grid" if a.grid else "loop"),
                 **({"warps": _number(a.warps)} if a.warps > 1 else {}),
                 **({"lanes_of": ir.StringAttr.get(a.lanes_of)} if a.lanes_of else {}),
+                **({"twin_of": ir.StringAttr.get(a.twin_of)} if a.twin_of else {}),
             })
             for a in self.axes
         ]
@@ -157,7 +170,6 @@ class Schedule:
             "order": ir.DenseI64ArrayAttr.get(list(self.order)),
             "unroll": _number(self.unroll),
             "dot": ir.BoolAttr.get(self.dot),
-            **({"twin": _number(self.twin)} if self.twin >= 0 else {}),
             **({"tensor": ir.UnitAttr.get()} if self.tensor else {}),
             **({"staged": ir.UnitAttr.get()} if self.staged else {}),
             **({"copied": ir.UnitAttr.get()} if self.copied else {}),
@@ -185,13 +197,13 @@ class Schedule:
                 grid=ir.StringAttr(axis["walk"]).value == "grid",
                 cluster=cluster, warps=ir.IntegerAttr(axis["warps"]).value if "warps" in axis else 1,
                 lanes_of=ir.StringAttr(axis["lanes_of"]).value if "lanes_of" in axis else "",
+                twin_of=ir.StringAttr(axis["twin_of"]).value if "twin_of" in axis else "",
             ))
         return Schedule(
             tuple(axes),
             tuple(ir.DenseI64ArrayAttr(entries["order"])),
             ir.IntegerAttr(entries["unroll"]).value,
             ir.BoolAttr(entries["dot"]).value,
-            ir.IntegerAttr(entries["twin"]).value if "twin" in entries else -1,
             "tensor" in entries,
             "staged" in entries,
             "copied" in entries,

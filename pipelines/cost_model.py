@@ -79,7 +79,7 @@ def choose_schedules(module: ir.OpView, structures: Mapping[str, Structure], tar
     together: set[str] = set()
     for names in independent_kernels(module):
         names = [n for n in dict.fromkeys(names) if n in schedules and n not in together
-                 and (schedules[n].tensor or schedules[n].twin >= 0) and not structures[n].online
+                 and (schedules[n].tensor or schedules[n].twins) and not structures[n].online
                  and not (recording and key_of(structures[n]) in recording.choices)]
         if len(names) < 2:
             continue

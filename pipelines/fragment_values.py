@@ -77,6 +77,11 @@ class FragmentValues(ABC):
         """Combines values over the threads of a program along some axes; all of them get the result, or with `dealt` those
         that store it (see tile.Reduce). Only along those in `by_lanes` do the lanes of a warp have different values."""
 
+    def reduce_lanes(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int]) -> dict[
+            Coordinates, ir.Value]:
+        """Combines values over the lanes of each warp along some axes; where there are no warps, nothing asks for it."""
+        raise NotImplementedError
+
     @abstractmethod
     def reduce_online(self, ops: list[tile.ReduceOnline]) -> list[Fragments]:
         """Sums of parts with one common maximum (see the op), over the threads of a program."""

@@ -137,6 +137,9 @@ class FragmentLowering(Accesses):
         before, after = list(first.value.type.shape), list(first.result.type.shape)
         schedule = self.schedule.axes
         threads = [a for a in axes if before[a] > 1 and schedule[a].threads > after[a] == 1]
+        lanes = [a for a in axes if before[a] > after[a] == schedule[a].warps > 1]
+        if lanes:  # one result a warp
+            values = self.reduce_lanes(values, first.kind, lanes)
         if threads:
             by_lanes = [a for a in threads if schedule[a].warps == 1 or before[a] != schedule[a].warps]
             values = self.reduce_threads(values, first.kind, threads, by_lanes, list(first.dealt or ()))

@@ -63,18 +63,18 @@ def _stream(op: ir.OpView) -> ir.Value:
 
 
 def _load_when(op: ir.OpView) -> ir.Value:
-    """Loads of 16 bytes under a condition, zeros where it is false."""
+    """Loads of 16 bytes, or one of 8, under a condition, zeros where it is false."""
     word, kind = ir.IntegerType.get_signless(32), op.results[0].type
-    if width_of(kind) % 16:
-        raise PassFailure(f"under a condition 16 bytes are read at once, not {kind}", op.operation.location)
-    address = address_of(op.buffer, op.offset, element_of(kind))
-    words = []
-    for start in range(0, width_of(kind), 16):
+    if width_of(kind) % 16 and width_of(kind) != 8:
+        raise PassFailure(f"under a condition 8 or 16 bytes are read at once, not {kind}", op.operation.location)
+    address, count = address_of(op.buffer, op.offset, element_of(kind)), min(width_of(kind) // 4, 4)
+    names, words = [f"${i}" for i in range(count)], []
+    for start in range(0, width_of(kind), 4 * count):
         loaded = llvm.inline_asm(
-            _struct(4, word), [address, op.when], "mov.b32 $0, 0; mov.b32 $1, 0; mov.b32 $2, 0; mov.b32 $3, 0; "
-            f"@$5 ld.global.v4.b32 {{$0, $1, $2, $3}}, [$4+{start}];",
-            "=&r,=&r,=&r,=&r,l,b,~{memory}", has_side_effects=True, asm_dialect=0)
-        words += _members(loaded, 4, word)
+            _struct(count, word), [address, op.when], "".join(f"mov.b32 {name}, 0; " for name in names) +
+            f"@${count + 1} ld.global.v{count}.b32 {{{', '.join(names)}}}, [${count}+{start}];",
+            "=&r," * count + "l,b,~{memory}", has_side_effects=True, asm_dialect=0)
+        words += _members(loaded, count, word)
     return vector.bitcast(kind, vector.from_elements(ir.VectorType.get([len(words)], word), words))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from mlir import ir
@@ -29,38 +30,41 @@ class OnlineParts(ThreadReductions):
         if len(axes) != 1 or maximum.layout.length != 1 or (self.deal and self.deal.axis != axes[0]):
             raise PassFailure("an online reduction over threads needs one axis and scalar maxima", ir.Location.current)
         self._check_no_loop()
-        axis, registers = axes[0], [i for i, n in enumerate(maximum.layout.registers) if n > 1]
-        self.deal = Deal(axis, ((registers[0], 1, maximum.layout.registers[registers[0]]),) if registers else ())
+        axis = axes[0]
+        apart = axis in self.shared_lanes  # whose lanes hold different elements, each with all of the warp's parts
+        most = max((f.layout.registers for f in sums), key=prod) if apart else maximum.layout.registers
+        self.deal = Deal(axis, tuple((i, 1, n) for i, n in enumerate(most) if n > 1)[:1])
         parts = _Parts(self, maximum, sums, ops[0].scale, ops[0].floor)
-        if self._near(axis) > 1:
+        if self._near(axis) > 1 and not apart:
             parts.shuffle(self._lanes_of(axis))
         groups, cluster = self._local(axis) // self._near(axis), self.schedule.axes[axis].cluster
-        near_first, far, alive = self._is_near_first(axis), self._far(axis), self._alive() if self.padded else None
+        speaks, alive = None if apart else self._is_near_first(axis), self._alive() if self.padded else None
+        far, deal = self._far(axis), self.deal
 
         def group_of(at: Coordinates) -> int:
-            return self.deal.turn(at, groups) if self.deal else 0
+            return deal.turn(at, groups)
 
         if groups > 1:
-            base, _, size = self._slots([axis], {axis: groups})
-            memory = parts.memory(size)
-            with self._when(near_first, alive):
-                parts.leave(memory, arith.addi(base, far), list(parts.sums))
+            base, distances, size = self._slots([axis], {axis: groups}, apart)
+            memory, step = parts.memory(size), distances[1]
+            with self._when(speaks, alive):
+                parts.leave(memory, arith.addi(base, self._scaled(far, step)), list(parts.sums))
             self._barrier()
             parts.collect(
-                lambda buffer, at, step, kind, group: kernel.LoadShared(
-                    buffer=buffer, offset=self._at((at, group * step)), result=kind).result,
-                memory, base, groups, group_of, lambda turn: all_of(near_first, self._is(far, turn)))
+                lambda buffer, at, length, kind, group: kernel.LoadShared(
+                    buffer=buffer, offset=self._at((at, group * step * length)), result=kind).result,
+                memory, base, groups, group_of, lambda turn: all_of(speaks, self._is(far, turn)))
         if cluster > 1:
-            base, _, size = self._slots([axis], {axis: 1})
-            memory, rank, deal = parts.memory(size), self._rank(), self.deal
-            for turn in dict.fromkeys(group_of(at) for _, at in parts.sums):
-                with self._when(near_first, self._is(far, turn), alive):
-                    parts.leave(memory, base, [key for key in parts.sums if group_of(key[1]) == turn])
+            base, _, size = self._slots([axis], {axis: 1}, apart)
+            memory, rank = parts.memory(size), self._rank()
+            for i, turn in enumerate(parts.turns(group_of)):
+                with self._when(speaks, self._is(far, turn), alive):
+                    parts.leave(memory, base, [k for k in parts.taken(turn, group_of) if i == 0 or k not in parts.common])
             with self._reads_of_others() as found:
                 parts.collect(
-                    lambda buffer, at, step, kind, group: self._read_remote(buffer, at, kind, self._index(group)),
+                    lambda buffer, at, length, kind, group: self._read_remote(buffer, at, kind, self._index(group)),
                     memory, base, cluster, lambda at: (deal.turn(at, cluster), group_of(at)),
-                    lambda turn: all_of(near_first, self._is(rank, turn[0]), self._is(far, turn[1])))
+                    lambda turn: all_of(speaks, self._is(rank, turn[0]), self._is(far, turn[1])))
                 found += [s for value in parts.sums.values() for s in self._scalars(value)]
         return [Fragments(self.layout(op.result.type.shape), f.element, {
             tuple(0 if i == axis else x for i, x in enumerate(at)): parts.sums[n, at] for at in f.values})
@@ -79,6 +83,19 @@ class _Parts:
         self.registers = maximum.layout.registers
         self.maxima = dict(maximum.values)
         self.sums: dict[Key, ir.Value] = {(n, at): v for n, f in enumerate(sums) for at, v in f.values.items()}
+        # Where others are dealt by an axis that maxima and some sums do not vary along, all who play need these.
+        dealt = [axis for axis, _, _ in lowering.deal.registers if self.registers[axis] == 1] if lowering.deal else []
+        self.common: set[object] = {(n, at) for n, f in enumerate(sums) for at in f.values
+                                    if any(f.layout.registers[axis] == 1 for axis in dealt)}
+        self.common |= {*self.maxima} if dealt else set()
+
+    def turns(self, turn_of: Callable[[Coordinates], Any]) -> list[Any]:
+        """Who plays, in order."""
+        return list(dict.fromkeys(turn_of(at) for n, at in self.sums if (n, at) not in self.common))
+
+    def taken(self, turn: Any, turn_of: Callable[[Coordinates], Any]) -> list[Key]:
+        """The sums that one of them takes."""
+        return [key for key in self.sums if key in self.common or turn_of(key[1]) == turn]
 
     def _of(self, key: Key) -> Coordinates:
         """The maximum that a sum is relative to."""
@@ -123,8 +140,9 @@ class _Parts:
         return value.type.shape[0] if isinstance(value.type, ir.VectorType) else 1
 
     def leave(self, memory: dict[object, tuple[ir.Value, int]], slot: ir.Value, keys: list[Key]) -> None:
-        """Writes some sums and their maxima at a slot."""
-        for key in [*dict.fromkeys(map(self._of, keys)), *keys]:
+        """Writes some sums and their maxima at a slot; maxima that are common, with sums that are."""
+        maxima = [at for at in dict.fromkeys(map(self._of, keys)) if at not in self.common or self.common & {*keys}]
+        for key in [*maxima, *keys]:
             value = self.maxima[key] if key in self.maxima else self.sums[key]  # type: ignore[index]
             buffer, start = memory[key]
             at = self.lowering._at((self.lowering._scaled(slot, self._length(value)), start))
@@ -133,8 +151,8 @@ class _Parts:
     def collect(self, read: Callable[..., ir.Value], memory: dict[object, tuple[ir.Value, int]], base: ir.Value, groups: int,
                 turn_of: Callable[[Coordinates], Any], plays: Callable[[Any], ir.Value | None]) -> None:
         """Combines what `groups` have left from slot `base` on; each sum where it is this thread's turn."""
-        for turn in dict.fromkeys(turn_of(at) for _, at in self.sums):
-            keys = [key for key in self.sums if turn_of(key[1]) == turn]
+        for turn in self.turns(turn_of):
+            keys = self.taken(turn, turn_of)
             needed = list(dict.fromkeys(map(self._of, keys)))
             olds = [*(self.maxima[at] for at in needed), *(self.sums[key] for key in keys)]
             branch = scf.IfOp(plays(turn), [v.type for v in olds], has_else=True)

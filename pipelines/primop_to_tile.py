@@ -128,8 +128,8 @@ class _Emitter(OnlineRows):
             self.origin[a] = program if size == 1 else arith.muli(program, self._index(size))
             if not extent.is_constant or extent.constant % size:
                 ragged.append(a)
-        if self.schedule.twin >= 0:
-            self.origin[-1] = self.origin[self.schedule.twin]
+        for twin, axis in self.schedule.twins.items():
+            self.origin[twin] = self.origin[axis]
         if self.schedule.rings:  # one body: operands are fetched whole, and only what is stored is masked
             self.guards = tuple(self.structure.extents[a] - 1 - dim(a) for a in ragged)
             self._body()
@@ -148,7 +148,6 @@ class _Emitter(OnlineRows):
             self._body()
             scf.YieldOp([])
         if partial:
-            ragged += [self.rank - 1] if self.schedule.twin in ragged else []
             self.guards = tuple(self.structure.extents[a] - 1 - dim(a) for a in ragged)
             with ir.InsertionPoint(branch.else_block):
                 self._body()

@@ -311,43 +311,61 @@ class TensorCores(CopiedTiles):
     def _lower_dot_twin(self, op: tile.DotTwin) -> Fragments:
         """Products of 16 x 8 x 32 bytes: of four neighbouring words along the depth a lane gives two to each of two steps.
 
-        Which elements meet in a step does not matter, as long as both operands agree: so both are read in 16-byte runs. A
-        word is two elements of 16 bits or one of f32.
+        Which elements meet in a step does not matter, as long as both operands agree: so both are read in runs of up to 16
+        bytes. A word is two elements of 16 bits or one of f32. Eight rows are the upper half of a product; what the lower one
+        makes of the same rows is dropped. A column of the right operand is the element of one lane of eight, so two columns of
+        the result are the elements of lanes beside each other: the halves of a run twice as long, or those of two registers.
         """
         lhs, rhs, acc = (self.tiles[v] for v in (op.lhs, op.rhs, op.acc))
         element = self.multiplied(op.lhs.type.element_type)
-        run = 16 // ITEM_BYTES[str(op.lhs.type.element_type)]
-        row = next((i for i, n in enumerate(lhs.layout.registers) if n > 1 and i != op.depth), op.depth)
-        if lhs.layout.length != run or rhs.layout.length != run or acc.layout.length != 2 or row == op.depth or \
-                lhs.layout.registers[row] % 2:
+        rows = [i for i, n in enumerate(lhs.layout.registers) if n > 1 and i != op.depth]
+        own, theirs = acc.layout.box[op.column], rhs.layout.box[op.twin]
+        beside = own == theirs  # two columns lie in two registers
+        if len(rows) > 1 or any(lhs.layout.registers[row] % 2 for row in rows) or own not in (theirs, 2 * theirs) or \
+                own != acc.layout.length or (beside and acc.layout.registers[op.column] % 2) or \
+                lhs.layout.length != lhs.layout.box[op.depth]:
             raise PassFailure("the layout of a tile is not that of a tensor core's operands", op.operation.location)
 
-        def words(values: dict[Coordinates, ir.Value], at: Coordinates) -> list[ir.Value]:
-            four = ir.VectorType.get([4], ir.IntegerType.get_signless(32))
-            return self.remember(("words", values[at]), lambda: [
-                vector.extract(vector.bitcast(four, values[at]), [], [i]) for i in range(4)])
+        def moved(at: Coordinates, **places: int) -> Coordinates:
+            known = {getattr(op, name): place for name, place in places.items()}
+            return tuple(known.get(i, x) for i, x in enumerate(at))
 
-        results = dict(acc.values)
+        sums = {at: self._scalars(value) for at, value in acc.values.items()}
         for at in acc.layout.coordinates():
-            if at[row] % 2:
+            if (rows and at[rows[0]] % 2) or (beside and at[op.column] % 2):
                 continue
-            lower = tuple(x + 1 if i == row else x for i, x in enumerate(at))
-            sums = [s for c in (at, lower) for s in self._scalars(results[c])]
-            for k in range(lhs.layout.registers[op.depth]):
-                upper_words, lower_words = (words(lhs.values, tuple(
-                    c[row] if i == row else k if i == op.depth else 0 for i in range(len(at)))) for c in (at, lower))
-                column_words = words(rhs.values, tuple(
-                    at[op.column] if i == op.twin else k if i == op.depth else 0 if i in (op.column, row) else x
-                    for i, x in enumerate(at)))
-                for step in (0, 2):
-                    made = kernel.Mma(
-                        element=element, rhs=column_words[step:step + 2], acc=sums,
-                        lhs=[upper_words[step], lower_words[step], upper_words[step + 1], lower_words[step + 1]],
-                        result_=[s.type for s in sums])
-                    sums = list(made.operation.results)
-            pair = results[at].type
-            results[at], results[lower] = (vector.from_elements(pair, sums[i:i + 2]) for i in (0, 2))
-        return Fragments(acc.layout, acc.element, results)
+            heights = [at, tuple(x + 1 if i == rows[0] else x for i, x in enumerate(at))] if rows else [at]
+            left = [self._words(lhs, c, op.depth) for c in heights]
+            for i in range(theirs):
+                there = moved(at, twin=at[op.column] // 2 if beside else at[op.column])
+                right = self._words(rhs, there, op.depth, i)
+                places = [(moved(c, column=c[op.column] + step) if beside else c, i if beside else i + step * theirs)
+                          for c in heights for step in (0, 1)]
+                total = [sums[c][k] for c, k in places]
+                total += [self.constant(0, acc.element)] * (4 - len(total))
+                for step in range(0, len(right), 2):
+                    upper, lower = left[0][step:step + 2], left[-1][step:step + 2]
+                    made = kernel.Mma(element=element, rhs=right[step:step + 2], acc=total, lhs=[
+                        upper[0], lower[0], upper[1], lower[1]], result_=[acc.element] * 4)
+                    total = list(made.operation.results)
+                for (c, k), value in zip(places, total, strict=False):
+                    sums[c][k] = value
+        return Fragments(acc.layout, acc.element, self._gathered(acc.values, [s for at in acc.values for s in sums[at]]))
+
+    def _words(self, side: Fragments, at: Coordinates, depth: int, element: int = 0) -> list[ir.Value]:
+        """Of a row or, with the number of an element of runs that lie across the depth, a column: its words along the depth."""
+        word, item, runs = ir.IntegerType.get_signless(32), ITEM_BYTES[str(side.element)], side.layout.box[depth]
+        registers = side.layout.registers
+        values = [side.values[tuple(k if i == depth else x if n > 1 else 0 for i, (x, n) in enumerate(
+            zip(at, registers, strict=True)))] for k in range(registers[depth])]
+        if runs == side.layout.length > 1:
+            count = runs * item // 4
+            return [w for value in values for w in self.remember(("words", value), lambda v=value: [
+                vector.extract(vector.bitcast(ir.VectorType.get([count], word), v), [], [i]) for i in range(count)])]
+        scalars = [self._scalars(value)[element] for value in values]
+        pair = ir.VectorType.get([4 // item], side.element)
+        return [vector.extract(vector.bitcast(ir.VectorType.get([1], word), vector.from_elements(
+            pair, scalars[i:i + 4 // item])), [], [0]) for i in range(0, len(scalars), 4 // item)]
 
     @staticmethod
     def _element(memory: ir.Value) -> ir.Type:

@@ -62,6 +62,7 @@ class ThreadReductions(FragmentLowering):
         self.arrived = False  # others may still read this block's memory: it must wait before it leaves
         stride = 1
         self.split: list[int] = []  # axes whose warps are numbered after the neighbours of all axes
+        self.warps: dict[int, ir.Value] = {}  # of those on the lanes of other axes, the number of this thread's
         spread = [i for i in schedule.thread_order if schedule.axes[i].threads > 1 and not schedule.axes[i].lanes_of]
         for i in spread:
             axis = schedule.axes[i]
@@ -86,14 +87,29 @@ class ThreadReductions(FragmentLowering):
             place, axis, theirs = self.coordinates[other], schedule.axes[i], schedule.axes[other].threads
             self.coordinates[i] = arith.remui(place, self._index(axis.neighbours)) if axis.neighbours < theirs else place
             self.strides[i] = self.strides[other]
-            if axis.warps > 1:
+            if axis.twin_of:
+                self._lay_twin(i)
+            elif axis.warps > 1:
+                warps = axis.warps // axis.cluster
                 self.split.append(i)
-                warp = self._digit(stride, axis.warps, stride * axis.warps < schedule.threads or padded)
-                self.coordinates[i] = arith.addi(self.coordinates[i], self._scaled(warp, axis.neighbours))
-                stride *= axis.warps
+                self.warps[i] = self._digit(stride, warps, stride * warps < schedule.threads or padded)
+                if axis.cluster > 1:
+                    self.warps[i] = arith.addi(self.warps[i], self._scaled(self._rank(), warps))
+                self.coordinates[i] = arith.addi(self.coordinates[i], self._scaled(self.warps[i], axis.neighbours))
+                stride *= warps
         self.whole = {i for i, a in enumerate(schedule.axes) if a.lanes_of == "*"}  # on all threads
         for i in self.whole:
             self.coordinates[i], self.strides[i] = self._digit(1, schedule.threads, padded), 1
+
+    def _lay_twin(self, i: int) -> None:
+        """Deals a twin to the warps of its axis. Where a lane has its two columns along that axis in two registers, lane t holds
+        columns t and 4 + t, which a tensor core counts as 2t and 2t + 1."""
+        axis, first = self.schedule.axes[i], self.schedule.twins[i]
+        if axis.vector == self.schedule.axes[first].vector:
+            half, odd = (f(self.coordinates[i], self._index(2)) for f in (arith.divui, arith.remui))
+            self.coordinates[i] = arith.addi(half, self._scaled(odd, axis.neighbours // 2))
+        if axis.warps > 1:
+            self.coordinates[i] = arith.addi(self.coordinates[i], self._scaled(self.warps[first], axis.neighbours))
 
     def _digit(self, stride: int, base: int, bounded: bool) -> ir.Value:
         value = arith.divui(self.thread_number, self._index(stride)) if stride > 1 else self.thread_number
@@ -147,14 +163,20 @@ class ThreadReductions(FragmentLowering):
                  if a not in self.shared_lanes and a not in self.whole]
         conditions = [self._is(self.coordinates[axes[0]], 0) for axes in lanes
                       if all(shape[a] == 1 for a in axes) and dealt not in axes]
-        conditions += [self._is(self._far(i), 0) for i in self.shared_lanes if self.schedule.axes[i].warps > 1 == shape[i]]
+        for axes in lanes:  # of lanes that hold the same elements over and over, the first
+            most = max((self.schedule.axes[a].neighbours for a in axes if shape[a] > 1), default=0)
+            if 0 < most < self.schedule.axes[axes[0]].neighbours:
+                conditions.append(arith.cmpi(arith.CmpIPredicate.ult, self.coordinates[axes[0]], self._index(most)))
+        conditions += [self._is(self._far(i), 0) for i in self.warps if shape[i] == 1 and i != dealt]
         return all_of(*conditions, *([self._alive()] if self.padded else []))
 
     def stores(self, at: Coordinates, shape: Sequence[int]) -> ir.Value | None:
         if self.deal is None or shape[self.deal.axis] > 1:
             return None
-        axis = self.deal.axis
-        conditions = [self._is(self._place(axis), self._near(axis) * self.deal.turn(at, self._local(axis) // self._near(axis)))]
+        axis, near = self.deal.axis, self._near(self.deal.axis)
+        turn = self.deal.turn(at, self._local(axis) // near)
+        apart = axis in self.shared_lanes  # whose lanes hold different elements
+        conditions = [self._is(self._far(axis), turn) if apart else self._is(self._place(axis), near * turn)]
         if self.schedule.axes[axis].cluster > 1:
             conditions.append(self._is(self._rank(), self.deal.turn(at, self.schedule.axes[axis].cluster)))
         return all_of(*conditions)
@@ -201,10 +223,9 @@ class ThreadReductions(FragmentLowering):
                        dealt: Sequence[int]) -> dict[Coordinates, ir.Value]:
         if dealt:
             return self._dealt_to_cluster(values, kind, axes, dealt)
+        if by_lanes:
+            values = self.reduce_lanes(values, kind, by_lanes)
         scalars = [s for v in values.values() for s in self._scalars(v)]
-        lanes = [step for axis in by_lanes for step in self._lanes_of(axis)]
-        if lanes:
-            scalars = [kernel.WarpReduce(kind=kind, lanes=lanes, value=v, result=v.type).result for v in scalars]
         combine = combiner(kind, scalars[0].type)
         groups = {a: self._local(a) // self._near(a) for a in axes}
         if any(n > 1 for n in groups.values()):
@@ -212,6 +233,15 @@ class ThreadReductions(FragmentLowering):
             scalars = self._through_shared(scalars, combine, axes, groups, speaks)
         if any(self.schedule.axes[a].cluster > 1 for a in axes):
             scalars = self._through_cluster(scalars, combine, axes)
+        return self._gathered(values, scalars)
+
+    def reduce_lanes(self, values: dict[Coordinates, ir.Value], kind: tile.ReduceKind, axes: list[int]) -> dict[
+            Coordinates, ir.Value]:
+        lanes = [step for axis in axes for step in self._lanes_of(axis)]
+        if not lanes:
+            return values
+        scalars = [kernel.WarpReduce(kind=kind, lanes=lanes, value=s, result=s.type).result
+                   for v in values.values() for s in self._scalars(v)]
         return self._gathered(values, scalars)
 
     def _lanes_of(self, axis: int) -> list[int]:

@@ -91,9 +91,10 @@ def _block_size(schedule: Schedule, roles: bool) -> int:
     return -(-schedule.threads // WARP) * WARP + (GROUP if roles else 0)
 
 
-def _in_sixteens(kind: ir.Type) -> bool:
-    """Whether a fragment is a whole number of 16 bytes."""
-    return isinstance(kind, ir.VectorType) and kind.shape[0] * ITEM_BYTES[str(kind.element_type)] % 16 == 0
+def _in_pieces(kind: ir.Type) -> bool:
+    """Whether a fragment is a whole number of 16 bytes, or 8."""
+    size = kind.shape[0] * ITEM_BYTES[str(kind.element_type)] if isinstance(kind, ir.VectorType) else 0
+    return size == 8 or (size > 0 and size % 16 == 0)
 
 
 def _is_shared(buffer: ir.Value) -> bool:
@@ -182,7 +183,7 @@ class _GpuLowering(TensorCores):
             value = kernel.LoadGlobal(cache=kernel.Cache.PLAIN, buffer=self.table, offset=at,
                                       result=ir.IntegerType.get_signless(64)).result
             index = ir.IndexType.get()
-            if self.schedule.rings or self.schedule.twin >= 0:
+            if self.schedule.rings or self.schedule.twins:
                 # Accumulators leave few registers, so LLVM is told that a length is not negative and takes one.
                 word = arith.trunci(ir.IntegerType.get_signless(32), value)
                 self.symbol_values[name] = arith.index_castui(index, word)
@@ -201,8 +202,8 @@ class _GpuLowering(TensorCores):
 
     def _lower_load(self, op: tile.Load | tile.Gather) -> Fragments:
         kind = self.fragment_type(self.layout(list(op.result.type.shape)), op.result.type.element_type)
-        self.held = isinstance(op, tile.Load) and op.held is not None and (op.mask is None or _in_sixteens(kind))
-        self.early = isinstance(op, tile.Load) and self.schedule.ahead and _in_sixteens(kind) and \
+        self.held = isinstance(op, tile.Load) and op.held is not None and (op.mask is None or _in_pieces(kind))
+        self.early = isinstance(op, tile.Load) and self.schedule.ahead and _in_pieces(kind) and \
             not _is_shared(self.scalars[op.source]) and self.scalars[op.source] not in self.weights
         fragments, self.held, self.early = super()._lower_load(op), False, False
         return fragments

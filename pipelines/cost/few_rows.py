@@ -16,10 +16,10 @@ from tilec.pipelines.cost.rates import (
 )
 
 MOST_REGISTERS = 256  # of one thread
-OTHER_REGISTERS = 64  # of one that reads operands for a tensor core itself, beside these and its sums
+OTHER_REGISTERS = 32  # of one that reads operands for a tensor core itself, beside these and its sums
 TURN_CYCLES = 1200  # until memory has answered the loads of a turn, while those of the next are under way
 NEARLY = 1.05  # times the least: what may come first if it is preferred
-BEGIN_CYCLES = 2000  # until a block's first turn has come and its last sums are stored
+BEGIN_CYCLES = 1500  # until a block's first turn has come and its last sums are stored
 
 
 @dataclass(frozen=True, order=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
+from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, linear
-from tilec.dialects.schedule import Schedule
+from tilec.dialects.schedule import Axis, Schedule
 from tilec.pipelines.cost.plan import cache_of, contraction_operands, largest, queries_of_a_key, roles_of, room_for
 from tilec.pipelines.cost.products import MOST_STAGES, Products, bytes_of, width_of
 from tilec.pipelines.cost.rates import (
@@ -24,8 +26,9 @@ from tilec.pipelines.cost.rates import (
     WARP,
 )
 from tilec.pipelines.cost.warp_tiles import FEWEST_SLOTS, MOST_SLOTS
+from tilec.pipelines.primop.fuse import is_contraction
 from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.primop.structure import Access, Reduction, excludes
+from tilec.pipelines.primop.structure import Access, Reduction, defining_op, excludes
 
 GPU_THREADS = 256
 MOST_THREADS = 1024  # of one block
@@ -37,6 +40,8 @@ ONLINE_BLOCKS = 3 * 128  # such threads that a multiprocessor has registers for
 SHARING_BLOCKS = ONLINE_BLOCKS // ONLINE_THREADS[0]  # of a multiprocessor where all of them share a cache
 MANY_QUERIES = 8192  # from which groups of warps that read keys together gain more than blocks that take turns
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
+CORE_WIDTH = 128  # elements of a head of which a warp's tensor core takes 16 keys and values a turn, and the widest
+CORE_WARPS, CORE_BLOCKS = 8, 2  # that share a cache so: fewer read it slower, and more combine what they have in the end
 ROW_LOADS = 16  # 16-byte loads of one thread where a program makes a row first, which must pay for more of the matrix
 ELEMENTS_OF_A_TURN = 16  # of a long row that a thread takes between mending what it carries
 ELEMENTS_OF_A_ROW = 32  # of a short row that a thread keeps
@@ -252,10 +257,50 @@ class GpuPlan(Products):
         # As many threads as run at once, in the smallest clusters that still give nearly every multiprocessor a block.
         alike = [o for o in fitting if prod(o[2]) == prod(fitting[0][2])]
         filled = next((o for o in reversed(alike) if not self._leaves_idle(programs * o[2][0])), fitting[0])
-        cluster, threads = self.pick([filled, *(o for o in options if o != filled)])
+        ordered = [filled, *(o for o in options if o != filled)]
+        if (rows := self._rows_of_cores(d, cache)) is not None:
+            blocks = self._core_blocks()
+            ordered.insert(0, (filled[0], f"clusters of {blocks}, {CORE_WARPS} warps with a tensor core each", (blocks, 0)))
+        cluster, threads = self.pick(ordered)
+        if rows is not None and not threads:
+            return self._online_cores(t, d, *rows)
         self.set(t, keys, cluster * threads // lanes)
         self.cluster[t] = cluster
         return self.schedule(dot=True, ahead=True, resident=room // threads)
+
+    def _rows_of_cores(self, d: int, cache: Sequence[Access]) -> tuple[int, int] | None:
+        """The axis of queries that read the same keys, and how many of them are the rows of a warp's tensor core: None where
+        operands are no 16-bit elements, registers have no room for a head, or programs leave idle more than every second
+        multiprocessor."""
+        s, width = self.structure, largest(self.structure, d)
+        sizes = [(h, queries[0]) for h, queries in queries_of_a_key(s, cache, FEW_ROWS)]
+        sums = [*s.nested, *(r.op for r in s.stages[0] if isinstance(r.op, primop.Sum) and r.contraction)]
+        kinds = {str(primop.element_type(v)) for o in sums if is_contraction(o) for v in defining_op(o.operand).operands}
+        if len(sizes) != 1 or s.inner != [d] or not all(map(is_contraction, sums)) or len(kinds) != 1 or \
+                not kinds <= {"bf16", "f16"} or self._vector(d, cache) < 8 or width % 32 or width > CORE_WIDTH:
+            return None
+        programs = prod(largest(s, a) for a in s.grid) // sizes[0][1]
+        return None if self._leaves_idle(2 * self._core_blocks() * programs) else sizes[0]
+
+    def _core_blocks(self) -> int:
+        return min(CORE_BLOCKS, self.target.most_clustered)
+
+    def _online_cores(self, t: int, d: int, h: int, queries: int) -> Schedule:
+        """The same by each warp's tensor core, straight from memory: its rows are queries that read the same keys, its columns
+        keys, and then the head. Keys have a second layout over its eight lanes of columns, and so have values' heads."""
+        width, blocks = largest(self.structure, d), self._core_blocks()
+        self.set(h, 1, queries)
+        self.set(d, width // 32, 4, 8)
+        self.set(t, CORE_WIDTH // width * 4, 4 * CORE_WARPS * blocks)  # as much of keys and values as registers have room for
+        self.cluster[t] = blocks
+        schedule = self.schedule(dot=True, resident=1)
+        schedule = schedule.with_axis(t, lanes_of=schedule.axes[d].name, warps=CORE_WARPS * blocks)
+        keys, head = schedule.axes[t], schedule.axes[d]
+        values = Axis(f"{head.name}_twin", head.extent, head.tile, 8, 4, False, twin_of=head.name)
+        twin = Axis(f"{keys.name}_twin", keys.extent, keys.tile, 2 * keys.threads, 1, False, blocks, keys.warps, values.name,
+                    keys.name)
+        schedule = schedule.with_axis(h, lanes_of=values.name)
+        return replace(schedule, axes=(*schedule.axes, twin, values))
 
     def _keys_and_room(self) -> tuple[int, int]:
         """Keys, and values, that a thread reads before it uses them, and for how many such threads a multiprocessor has

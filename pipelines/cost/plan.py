@@ -52,9 +52,9 @@ def cache_of(structure: Structure) -> list[Access]:
     return [a for a in structure.accesses if loop in a.offset.atoms() and head & a.offset.atoms() and not a.store]
 
 
-def queries_of_a_key(structure: Structure, cache: Sequence[Access]) -> Iterator[tuple[int, list[int]]]:
-    """Axes of queries that read the same keys, and how many of them one program may take, most first: heads of a group, or
-    where there are no groups all along the last axis that keys do not vary along."""
+def queries_of_a_key(structure: Structure, cache: Sequence[Access], most: int = QUERIES) -> Iterator[tuple[int, list[int]]]:
+    """Axes of queries that read the same keys, and how many of them one program may take, up to `most` if that divides them,
+    most first: heads of a group, or where there are no groups all along the last axis that keys do not vary along."""
     groups, free = {}, {}
     for h in (a for a in structure.grid if a != structure.part and structure.extents[a].is_constant):
         sizes = {atom.divisor for a in cache for atom, _ in a.offset.terms
@@ -64,7 +64,7 @@ def queries_of_a_key(structure: Structure, cache: Sequence[Access]) -> Iterator[
         elif not any(Dim(h) in a.offset.atoms() for a in cache):
             free[h] = largest(structure, h)
     for h, group in groups.items() or [*free.items()][-1:]:
-        some = [n for n in range(QUERIES, 1, -1) if group % n == 0] or [group] * (group <= MOST_QUERIES)
+        some = [n for n in range(most, 1, -1) if group % n == 0] or [group] * (group <= MOST_QUERIES)
         yield h, list(dict.fromkeys([*some, 1]))
 
 

@@ -174,18 +174,18 @@ class Products(Plan):
             (self._warps_time(rows[0], columns, k, m, 32 * m, w, together, 4 * run), f"{32 * m} x {w * together}", (m, w, None))
             for w in cut for m in tall]
         warps, width, shared = self.pick(options)
-        self.set(rows[0], 2 if few else 4, 8 * warps)
+        self.set(rows[0], 1 if few else 4, 8 * warps)
         for a, size in cut[width].items():
             self.set(a, size // 8, 4, 2) if a == columns[-1] else self.set(a, size)
         parts = shared.parts if shared else 1
         self.set(k, shared.deep if shared else 1, 4 * parts, run)
         last = columns[-1]
         # Of few rows the loads fill the registers: without a bound ptxas aims at more blocks than that leaves room for.
-        schedule = self.schedule(dot=True, ahead=True, twin=last, resident=shared.resident if shared else 0, tf32=item == 4)
+        schedule = self.schedule(dot=True, ahead=True, resident=shared.resident if shared else 0, tf32=item == 4)
         schedule = schedule.with_axis(rows[0], warps=warps)
         schedule = self._with_factors(schedule.with_axis(k, lanes_of=schedule.axes[last].name, warps=parts), columns)
         twin = Axis(schedule.axes[last].name + "_twin", s.extents[last], self.tile[last], 8, 1, False,
-                    lanes_of=schedule.axes[rows[0]].name)
+                    lanes_of=schedule.axes[rows[0]].name, twin_of=schedule.axes[last].name)
         return replace(schedule, axes=(*schedule.axes, twin))
 
     def _copied(self, roles: Roles, k: int) -> Schedule | None:

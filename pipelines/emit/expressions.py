@@ -24,8 +24,7 @@ class Expressions:
 
     def __init__(self, structure: Structure, schedule: Schedule) -> None:
         self.structure, self.schedule = structure, schedule
-        if schedule.twin >= 0:
-            structure.extents.append(structure.extents[schedule.twin])
+        structure.extents += [structure.extents[axis] for axis in schedule.twins.values()]
         self.symbols = list(structure.symbols)
         self.rank = len(structure.extents)
         self.ranges = structure.ranges

@@ -62,10 +62,11 @@ class OnlineLoops(Reductions):
             return [(0, whole, size, ()), (whole, end, size, guard)]
         if size <= threads:
             return super()._spans(axis, copies)
-        # What is left is taken one element a thread: a whole turn would mostly compute what does not exist.
-        held = self._held_extent(axis)
+        # What is left is taken one element a thread: a whole turn would mostly compute what does not exist. A tensor core
+        # takes no less.
+        held, least = self._held_extent(axis), size if self.schedule.twins else threads
         most = floordiv(extent if held is None else held, size) * size
-        return [(0, most, size, ()), (most, extent, threads, guard if threads > 1 else ())]
+        return [(0, most, size, ()), (most, extent, least, guard if least > 1 else ())]
 
     def _held_extent(self, axis: int) -> Linear | None:
         ends = {rows for _, rows in self.held.values()}
@@ -98,7 +99,8 @@ class OnlineLoops(Reductions):
         if size == 1:
             return [(begin, end, 1, ())]
         most = counted(end, up=False)
-        return [(begin, most, size, ()), (most, end, min(size, threads), guard if threads > 1 else ())]
+        least = size if self.schedule.twins else min(size, threads)
+        return [(begin, most, size, ()), (most, end, least, guard if least > 1 else ())]
 
     def _begins_anywhere(self, axis: int) -> bool:
         """Whether tiles along an axis need not begin at multiples of their size: nothing reads neighbours along it at once,
@@ -153,10 +155,10 @@ class OnlineLoops(Reductions):
         late = dependent_on(body_of(self.structure.function).operations, [maximum.op])
         for reduction in stage[1:]:  # what does not wait for the maximum is read now
             if reduction.contraction:
-                product, index = defining_op(reduction.op.operand), operand_index(reduction.op, 0, reduction.point, self.ranges)
-                for k, operand in enumerate(product.operands):
+                index = operand_index(reduction.op, 0, reduction.point, self.ranges)
+                for k, operand in enumerate(defining_op(reduction.op.operand).operands):
                     if defining_op(operand) not in late:
-                        self._operand(product, k, index)
+                        self._side(reduction, k, index)
         larger = self._accumulated(maximum, values[0])
         mend = self._mend(chain, maximum, values[0], larger)
         self.reduced[maximum.op] = larger

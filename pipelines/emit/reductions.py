@@ -8,7 +8,7 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from tilec.dialects import primop, tile
-from tilec.dialects.index_expr import Dim, Linear, ceildiv, dim, floordiv, linear, map_results, substitute
+from tilec.dialects.index_expr import Atom, Dim, Linear, ceildiv, dim, floordiv, linear, map_results, substitute
 from tilec.pipelines.emit.expressions import Expressions
 from tilec.pipelines.primop.fuse import is_contraction
 from tilec.pipelines.primop.structure import Index, Reduction, defining_op, operand_bound, operand_index
@@ -95,7 +95,8 @@ class Reductions(Expressions):
             self.guards = guards + guard
             self.never = self._excluded_from(axis, guard)
             early, held = self.early, not guard and self._held_extent(axis) is not None
-            self.early = early | {axis} if held else early - {axis}
+            layouts = {axis, *(twin for twin, other in self.schedule.twins.items() if other == axis)}
+            self.early = early | layouts if held else early - layouts
             one_turn = here == 1 and is_one_turn(start, stop, step)
             if one_turn:
                 values = self._reduce_loops(stage, inner, values, copies) if inner else \
@@ -146,11 +147,10 @@ class Reductions(Expressions):
         op = reduction.op
         index = operand_index(op, 0, reduction.point, self.ranges)
         tail = self._tail(reduction)
-        if reduction.contraction and self.schedule.twin >= 0:
+        if reduction.contraction and self.schedule.twins:
             return self._twin_product(reduction, index, tail, accumulator)
         if reduction.contraction and self.schedule.dot:
-            product = defining_op(op.operand)
-            sides = [self._operand(product, k, index) for k in (0, 1)]
+            sides = [self._side(reduction, k, index) for k in (0, 1)]
             zeroed = [self._zero_outside(tail, v) for v in sides]
             return tile.Dot(lhs=zeroed[0], rhs=zeroed[1], acc=accumulator, result=accumulator.type).result
         value = self._operand(op, 0, reduction.point)
@@ -182,12 +182,30 @@ class Reductions(Expressions):
 
     def _twin_product(self, reduction: Reduction, index: Index, tail: tuple[Linear, ...], accumulator: ir.Value) -> ir.Value:
         """A product whose right operand is read along the twin of its columns."""
-        product, column, twin = defining_op(reduction.op.operand), self.schedule.twin, self.rank - 1
-        moved = tuple(substitute(e, {Dim(column): dim(twin)}, self.ranges) for e in index)
-        lhs, rhs = self._operand(product, 0, index), self._operand(product, 1, moved)
-        lhs, rhs = (self._zero_outside(tail, v) for v in (lhs, rhs))
+        column, twin = self._twin_columns(reduction)
+        lhs, rhs = (self._zero_outside(tail, self._side(reduction, k, index)) for k in (0, 1))
         return tile.DotTwin(column=column, twin=twin, depth=reduction.axes[0], lhs=lhs, rhs=rhs, acc=accumulator,
                             result=accumulator.type).result
+
+    def _twin_columns(self, reduction: Reduction) -> tuple[int, int]:
+        """The axis of a product's columns that has a second layout, and that one."""
+        point = operand_index(reduction.op, 0, reduction.point, self.ranges)
+        right = self._axes_of(operand_index(defining_op(reduction.op.operand), 1, point, self.ranges)) - {*reduction.axes}
+        twin = next(t for t, axis in self.schedule.twins.items() if axis in right)
+        return self.schedule.twins[twin], twin
+
+    def _side(self, reduction: Reduction, k: int, index: Index) -> ir.Value:
+        """An operand of a product: with a tensor core a warp, the right one along the twin of its columns."""
+        product = defining_op(reduction.op.operand)
+        if k == 0 or not self.schedule.twins:
+            return self._operand(product, k, index)
+        column, twin = self._twin_columns(reduction)
+        there: dict[Atom, Linear] = {Dim(column): dim(twin)}
+        guards, origin = self.guards, self.origin[twin]
+        self.guards, self.origin[twin] = tuple(substitute(g, there, self.ranges) for g in guards), self.origin[column]
+        value = self._operand(product, 1, tuple(substitute(e, there, self.ranges) for e in index))
+        self.guards, self.origin[twin] = guards, origin
+        return value
 
     def _accumulator_shape(self, reduction: Reduction) -> list[int]:
         index = operand_index(reduction.op, 0, reduction.point, self.ranges)
@@ -196,7 +214,7 @@ class Reductions(Expressions):
             shape = self._shape(axes - set(reduction.axes))
             for a in reduction.axes:  # one partial sum for every thread along the axis, or where they share it every warp
                 axis = self.schedule.axes[a]
-                shape[a] = 1 if self.schedule.rings else axis.warps if self.schedule.twin >= 0 else axis.threads
+                shape[a] = 1 if self.schedule.rings else axis.warps if self.schedule.twins else axis.threads
             return shape
         if any(self.tiles[a] > 1 for a in reduction.axes):
             axes |= set(reduction.axes)
@@ -208,9 +226,10 @@ class Reductions(Expressions):
         return shape
 
     def _partial_sizes(self, reduction: Reduction) -> list[int]:
-        """What a chain carries along each axis: one part a thread, but with tensor cores one maximum for all of a row."""
+        """What a chain carries along each axis: one part a thread, but with tensor cores one maximum for all of a row, and with
+        a tensor core a warp one of everything."""
         shared = self.schedule.tensor and isinstance(reduction.op, primop.Max)
-        return [1 if shared else axis.threads for axis in self.schedule.axes]
+        return [1 if shared else axis.warps if self.schedule.twins else axis.threads for axis in self.schedule.axes]
 
     def _neutral_value(self, reduction: Reduction) -> float | int:
         if isinstance(reduction.op, primop.Sum):

@@ -3,9 +3,9 @@
     for i: x = load(i); use(x)   ->   x0 = load(first); for i carrying x: next = load(i + step); use(x); yield next
 
 The first tiles are read before the loops that come before as well. The last turn reads a tile too many: one that its mask
-says does not exist, or, without a mask, its own tile again (a loop ends at a multiple of its step). Then the first tile must
-lie inside the buffer even if the loop makes no turn; one that would not is moved there. A load that is the same in every turn
-moves before the loop. Part of the schedule: `ahead`.
+says does not exist or, where no mask ends the loop, its own tile again (a loop ends at a multiple of its step). Then the first
+tile must lie inside the buffer even if the loop makes no turn; one that would not is moved there. A load that is the same in
+every turn moves before the loop. Part of the schedule: `ahead`.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _bounded(load: tile.Load, loop: scf.ForOp) -> bool:
 def _fits(load: tile.Load, loop: scf.ForOp) -> bool:
     """Whether a tile is inside the buffer whatever its length in use, if the loop starts at 0 or where `_first` says."""
     start, turn = loop.lowerBound.owner, [i for i, v in enumerate(load.origin) if v == loop.induction_variable]
-    if load.mask is not None or (start.name == "arith.constant" and ir.IntegerAttr(start.attributes["value"]).value):
+    if _turns(load, load.mask, loop) or (start.name == "arith.constant" and ir.IntegerAttr(start.attributes["value"]).value):
         return False
     sizes = ir.MemRefType(load.source.type).shape
     return all(Dim(i) not in e.atoms() or (e == dim(i) and load.result.type.shape[i] <= size)
@@ -130,17 +130,18 @@ def _fits(load: tile.Load, loop: scf.ForOp) -> bool:
 
 def _length(load: tile.Load, loop: scf.ForOp) -> ir.Value:
     """What a tile has along the loop: a step, or less where other programs take what is between."""
-    step = loop.step.owner
-    length = next(load.result.type.shape[i] for i, v in enumerate(load.origin) if v == loop.induction_variable)
+    step, used = loop.step.owner, {a for e in map_results(load.map) for a in e.atoms()}
+    length = next(load.result.type.shape[i] for i, v in enumerate(load.origin)
+                  if v == loop.induction_variable and Dim(i) in used)
     if step.name == "arith.constant" and ir.IntegerAttr(step.attributes["value"]).value == length:
         return loop.step
     return arith.constant(ir.IndexType.get(), length)
 
 
 def _first(load: tile.Load, loop: scf.ForOp) -> ir.Value:
-    """Where the first tile is read: where the loop starts or, without a mask, at the last place where it is in the buffer."""
+    """Where the first tile is read: where the loop starts or, if no mask ends it, at the last place in the buffer."""
     start = loop.lowerBound
-    if start.owner.name == "arith.constant" or load.mask is not None:
+    if start.owner.name == "arith.constant" or _bounded(load, loop):
         return start
     sizes = zip(map_results(load.map), ir.MemRefType(load.source.type).shape, strict=True)
     last = min(size - load.result.type.shape[i] for e, size in sizes
