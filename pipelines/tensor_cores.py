@@ -321,9 +321,10 @@ class TensorCores(CopiedTiles):
         rows = [i for i, n in enumerate(lhs.layout.registers) if n > 1 and i != op.depth]
         own, theirs = acc.layout.box[op.column], rhs.layout.box[op.twin]
         beside = own == theirs  # two columns lie in two registers
+        deep = [side.layout.registers[op.depth] * side.layout.box[op.depth] for side in (lhs, rhs)]
         if len(rows) > 1 or any(lhs.layout.registers[row] % 2 for row in rows) or own not in (theirs, 2 * theirs) or \
-                own != acc.layout.length or (beside and acc.layout.registers[op.column] % 2) or \
-                lhs.layout.length != lhs.layout.box[op.depth]:
+                own != acc.layout.length or (beside and acc.layout.registers[op.column] % 2) or deep[0] != deep[1] or \
+                deep[0] * ITEM_BYTES[str(lhs.element)] % 8 or lhs.layout.length != lhs.layout.box[op.depth]:
             raise PassFailure("the layout of a tile is not that of a tensor core's operands", op.operation.location)
 
         def moved(at: Coordinates, **places: int) -> Coordinates:

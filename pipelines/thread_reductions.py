@@ -102,7 +102,7 @@ class ThreadReductions(FragmentLowering):
             self.coordinates[i], self.strides[i] = self._digit(1, schedule.threads, padded), 1
 
     def _lay_twin(self, i: int) -> None:
-        """Deals a twin to the warps of its axis. Where a lane has its two columns along that axis in two registers, lane t holds
+        """Deals a twin to the warps of its axis. Where a lane has its two columns along that axis in two registers, lane t has
         columns t and 4 + t, which a tensor core counts as 2t and 2t + 1."""
         axis, first = self.schedule.axes[i], self.schedule.twins[i]
         if axis.vector == self.schedule.axes[first].vector:

@@ -127,6 +127,8 @@ ONE = {
     "sm_90a, one key head": Attention("sm_90a", "bf16", 40, 1, 200, 5, 1),
     "sm_90a, seven heads that share their keys": Attention("sm_90a", "bf16", 150, 1, 300, 105, 15),
     "sm_90a, five heads that share their keys in f32": Attention("sm_90a", "f32", 100, 1, 200, 75, 15, 16),
+    "sm_90a, a tensor core a warp": Attention("sm_90a", "bf16", 150, 1, 400, 96, 32, 128),
+    "sm_90a, a tensor core a warp for seven heads in f16": Attention("sm_90a", "f16", 40, 1, 200, 224, 32, 32),
     "sm_80": Attention("sm_80", "bf16", 40, 1, 160),
     "cpu": Attention("cpu", "f32", 17, 1, 160, width=16),
     "cpu in bf16": Attention("cpu", "bf16", 64, 1, 200),
@@ -137,6 +139,8 @@ ONE = {
 def test_one_query_sees_its_window_and_nothing_else(name: str) -> None:
     attention = ONE[name]
     assert attention.launches == (1 if "sm_90a" in name else 3)
+    if "tensor core" in name:
+        assert all(b"mma.sync" in text for text in attention.artifact().files.values())
     for length in lengths(attention.window, attention.capacity):
         attention.check(length - 1)
 

@@ -218,6 +218,8 @@ CASES = {
     "decode in f32": Case(lambda: attention(1, 37, 4, 1, 32, "f32"), AHEAD, []),
     "decode over a window": Case(lambda: attention(1, 400, 4, 2, 128, window=100), AHEAD, []),
     "decode at the start of a window": Case(lambda: attention(1, 50, 4, 2, 128, window=100), AHEAD, []),
+    "decode by tensor cores": Case(lambda: attention(1, 300, 96, 32, 64), [], []),
+    "decode by tensor cores over a window": Case(lambda: attention(1, 500, 64, 32, 32, "f16", window=300), [], []),
     "the largest of many": Case(lambda: recorded(largest_of_many), [], []),
     "a prompt of a model": Case(lambda: model(33, lambda g: Sequences(g.symbol("n"), g.symbol("past"), 160)), DELAYED, COPIED),
     "a prompt of a model with heads of 96": Case(

@@ -276,7 +276,7 @@ class GpuPlan(Products):
         sizes = [(h, queries[0]) for h, queries in queries_of_a_key(s, cache, FEW_ROWS)]
         sums = [*s.nested, *(r.op for r in s.stages[0] if isinstance(r.op, primop.Sum) and r.contraction)]
         kinds = {str(primop.element_type(v)) for o in sums if is_contraction(o) for v in defining_op(o.operand).operands}
-        if len(sizes) != 1 or s.inner != [d] or not all(map(is_contraction, sums)) or len(kinds) != 1 or \
+        if len(sizes) != 1 or sizes[0][1] == 1 or s.inner != [d] or not all(map(is_contraction, sums)) or len(kinds) != 1 or \
                 not kinds <= {"bf16", "f16"} or self._vector(d, cache) < 8 or width % 32 or width > CORE_WIDTH:
             return None
         programs = prod(largest(s, a) for a in s.grid) // sizes[0][1]

@@ -269,6 +269,15 @@ def by_thread(values: Array, position: int, axis: Axis) -> Array:
     return values.reshape(*shape[:position], axis.threads, -1, *shape[position + 1:])
 
 
+def by_parts(values: Array, position: int, axis: Axis, parts: int) -> Array:
+    """The same with what each of `parts` holds: threads, or warps, of which each has a run."""
+    if parts == axis.threads:
+        return by_thread(values, position, axis)
+    if parts != axis.warps:
+        raise Fault(f"axis {axis.name} has {axis.threads} threads in {axis.warps} warps, but a tile has {parts} parts along it")
+    return values.reshape(*values.shape[:position], parts, -1, *values.shape[position + 1:])
+
+
 @meaning("tile.spread")
 def _spread(op: tile.Spread, schedule: Schedule) -> Execute:
     before, after = op.value.type.shape, tuple(op.result.type.shape)
@@ -276,7 +285,9 @@ def _spread(op: tile.Spread, schedule: Schedule) -> Execute:
 
     def execute(_: Program, value: Array) -> Array:
         for i in own:
-            value = value.take(threads_of(schedule.axes[i]), i)
+            axis = schedule.axes[i]
+            of_warp = np.arange(axis.tile) // (axis.tile // axis.warps)
+            value = value.take(threads_of(axis) if before[i] == axis.threads else of_warp, i)
         return np.broadcast_to(value, after)
 
     return execute
@@ -304,7 +315,7 @@ def _reduce(op: tile.Reduce, schedule: Schedule) -> Execute:
             if after[axis] == 1:
                 value = combined(value, [axis], kind)
             else:
-                value = combined(by_thread(value, axis, schedule.axes[axis]), [axis + 1], kind).squeeze(axis + 1)
+                value = combined(by_parts(value, axis, schedule.axes[axis], after[axis]), [axis + 1], kind).squeeze(axis + 1)
         return reference.rounded(value, dtype)
 
     return execute

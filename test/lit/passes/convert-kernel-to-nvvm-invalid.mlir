@@ -23,3 +23,16 @@ func.func @over(%table: memref<0xi64, 1>) attributes {tile.arguments = [], kerne
   return
 }
 }
+
+// -----
+
+// Under a condition nothing shorter than 8 bytes is read.
+gpu.module @kernels {
+func.func @condition(%x: memref<64xbf16, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %i = "kernel.thread_id"() : () -> index
+  %old = arith.cmpi ult, %i, %i : index
+  // expected-error@+1 {{under a condition 8 or 16 bytes are read at once, not vector<2xbf16>}}
+  %pair = "kernel.load_global"(%x, %i, %old) {cache = "held"} : (memref<64xbf16, 1>, index, i1) -> vector<2xbf16>
+  return
+}
+}

@@ -49,18 +49,25 @@ func.func @memory(%x: memref<64xf32, 1>, %flags: memref<64xi1, 1>, %table: memre
   return
 }
 
-// Under a condition 16 bytes are read at once, or are zeros without an access.
+// Under a condition 16 bytes are read at once, or 8 where that is all, or are zeros without an access.
 // CHECK: llvm.func @condition(
 // CHECK: %[[OLD:.*]] = arith.cmpi
 // CHECK: llvm.inline_asm has_side_effects {{.*}}"mov.b32 $0, 0; mov.b32 $1, 0; mov.b32 $2, 0; mov.b32 $3, 0; @$5 ld.global.v4.b32 {$0, $1, $2, $3}, [$4+0];", "=&r,=&r,=&r,=&r,l,b,~{memory}" %{{.*}}, %[[OLD]]
 // CHECK: @$5 ld.global.v4.b32 {$0, $1, $2, $3}, [$4+16];
 // CHECK: vector.bitcast {{.*}} : vector<8xi32> to vector<8xf32>
-func.func @condition(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["write"], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+// CHECK: %[[TWO:.*]] = llvm.inline_asm has_side_effects {{.*}}"mov.b32 $0, 0; mov.b32 $1, 0; @$3 ld.global.v2.b32 {$0, $1}, [$2+0];", "=&r,=&r,l,b,~{memory}" %{{.*}}, %[[OLD]]
+// CHECK: %[[FIRST:.*]] = llvm.extractvalue %[[TWO]][0]
+// CHECK: %[[SECOND:.*]] = llvm.extractvalue %[[TWO]][1]
+// CHECK: %[[WORDS:.*]] = vector.from_elements %[[FIRST]], %[[SECOND]] : vector<2xi32>
+// CHECK: vector.bitcast %[[WORDS]] : vector<2xi32> to vector<4xbf16>
+func.func @condition(%x: memref<64xf32, 1>, %y: memref<64xbf16, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["write", "write"], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
   %i = "kernel.thread_id"() : () -> index
   %c4 = arith.constant 4 : index
   %old = arith.cmpi ult, %i, %c4 : index
   %vector = "kernel.load_global"(%x, %i, %old) {cache = "held"} : (memref<64xf32, 1>, index, i1) -> vector<8xf32>
   "kernel.store_global"(%vector, %x, %i) : (vector<8xf32>, memref<64xf32, 1>, index) -> ()
+  %short = "kernel.load_global"(%y, %i, %old) {cache = "held"} : (memref<64xbf16, 1>, index, i1) -> vector<4xbf16>
+  "kernel.store_global"(%short, %y, %i) : (vector<4xbf16>, memref<64xbf16, 1>, index) -> ()
   return
 }
 

@@ -32,7 +32,8 @@ func.func private @product(%x: tensor<?x136xf32> {primop.kind = "argument", prim
 // Few rows come to a warp straight from memory, in runs of four elements, also on Hopper.
 // CHECK-LABEL: func.func @few(
 // CHECK-SAME: lanes_of = "n", layout = array<i64: {{[0-9]+}}, 4, 4, 1>, name = "k", walk = "loop"
-// CHECK-SAME: tf32, twin = 1 : i64
+// CHECK-SAME: lanes_of = "m", {{.*}}name = "n_twin", twin_of = "n"
+// CHECK-SAME: tf32
 // CHECK: "tile.dot_twin"(
 func.func private @few(%x: tensor<8x136xf32> {primop.kind = "argument", primop.shape = affine_map<()[s] -> (8, 136)>}, %w: tensor<64x136xf32> {primop.kind = "weight", primop.shape = #w}) -> (tensor<8x64xf32> {primop.shape = affine_map<()[s] -> (8, 64)>}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = affine_map<()[s] -> (8, 64, 136)>, maps = [#lhs, #rhs]} : (tensor<8x136xf32>, tensor<64x136xf32>) -> tensor<8x64x136xf32>

@@ -12,15 +12,15 @@ module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
 
 // A product of 16-bit matrices that are both contiguous along the depth is made by each warp's tensor core, straight from
 // memory. The columns have two layouts: that of the result, and that of the right operand, which is one more axis, their
-// twin, over the lanes of the rows. The depth lies over the lanes of the columns, in runs of 16 bytes.
+// twin, over the lanes of the rows, and says whose it is. The depth lies over the lanes of the columns, in runs of 16 bytes.
 // CHECK-LABEL: func.func @product(
 // CHECK-SAME: %[[X:[^:]*]]: memref<64x64xbf16>, %[[W:[^:]*]]: memref<24x64xbf16>, %[[Y:[^:]*]]: memref<64x24xf32>
 // CHECK-SAME: tile.schedule = {ahead,
 // CHECK-SAME: layout = array<i64: 64, 16, 1, 1>, name = "m", walk = "grid", warps = 2 : i64
 // CHECK-SAME: layout = array<i64: 16, 4, 2, 1>, name = "n", walk = "grid"
 // CHECK-SAME: lanes_of = "n", layout = array<i64: 32, 4, 8, 1>, name = "k", walk = "loop"
-// CHECK-SAME: lanes_of = "m", layout = array<i64: 16, 8, 1, 1>, name = "n_twin", walk = "loop"
-// CHECK-SAME: dot = true, {{.*}}twin = 1 : i64
+// CHECK-SAME: lanes_of = "m", layout = array<i64: 16, 8, 1, 1>, name = "n_twin", twin_of = "n", walk = "loop"
+// CHECK-SAME: dot = true,
 
 // Tiles of the twin begin where those of the columns do, and the accumulator is of size 1 along it.
 // CHECK: %[[ROW:.*]] = "tile.program_id"() {axis = 0 : i64}
@@ -61,16 +61,18 @@ func.func private @depth(%x: tensor<?x40xbf16> {primop.kind = "argument", primop
 }
 
 // 32-bit operands are multiplied without tensor cores, in runs of the depth that are short enough for both of them to fit the
-// registers. Of few rows, a warp takes a deeper part of them, and as many blocks are asked for as have registers for the
+// registers. Of few rows, eight, a warp takes a deeper part of them, and as many blocks are asked for as have registers for the
 // operands of two turns, alike on the four schedulers of a multiprocessor.
 // CHECK-LABEL: func.func @wide(
 // CHECK-SAME: layout = array<i64: 4, 1, 4, 1>, name = "k"
 // CHECK-NOT: tile.dot_twin
 // CHECK-LABEL: func.func @few(
-// CHECK-SAME: resident = 16 : i64
-// CHECK: "tile.load"({{.*}} -> vector<16x1x64x1xbf16>
+// CHECK-SAME: layout = array<i64: 8, 8, 1, 1>, name = "m"
+// CHECK-SAME: lanes_of = "n", layout = array<i64: 64, 4, 8, 1>, name = "k"
+// CHECK-SAME: resident = 20 : i64
+// CHECK: "tile.load"({{.*}} -> vector<8x1x64x1xbf16>
 // CHECK: "tile.load"({{.*}} -> vector<1x1x64x16xbf16>
-// CHECK: "tile.dot_twin"
+// CHECK: "tile.dot_twin"({{.*}} -> vector<8x16x1x1xf32>
 func.func private @wide(%x: tensor<?x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<24x64xf32> {primop.kind = "weight", primop.shape = #w}) -> (tensor<?x24xf32> {primop.shape = #y}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<?x64xf32>, tensor<24x64xf32>) -> tensor<?x24x64xf32>
   %y = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<?x24x64xf32>) -> tensor<?x24xf32>

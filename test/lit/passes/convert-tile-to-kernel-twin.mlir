@@ -7,7 +7,7 @@
 #m = {name = "m", extent = affine_map<() -> (16)>, layout = array<i64: 16, 8, 1, 1>, walk = "grid"}
 #n = {name = "n", extent = affine_map<() -> (8)>, layout = array<i64: 8, 4, 2, 1>, walk = "grid"}
 #k = {name = "k", extent = affine_map<() -> (32)>, layout = array<i64: 32, 4, 8, 1>, walk = "loop", lanes_of = "n"}
-#twin = {name = "n_twin", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m"}
+#twin = {name = "n_twin", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m", twin_of = "n"}
 
 module {
 module @kernels {
@@ -54,7 +54,7 @@ module @kernels {
 // CHECK: "kernel.store_global"(%[[UPPER]], %[[Y]], %[[AT]])
 // CHECK: %[[BELOW:.*]] = arith.addi %[[AT]], %c64
 // CHECK: "kernel.store_global"(%[[LOWER]], %[[Y]], %[[BELOW]])
-func.func @product(%x: memref<16x32xbf16>, %w: memref<8x32xbf16>, %y: memref<16x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true, twin = 1 : i64}} {
+func.func @product(%x: memref<16x32xbf16>, %w: memref<8x32xbf16>, %y: memref<16x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true}} {
   %c0 = arith.constant 0 : index
   %zeros = arith.constant dense<0.0> : vector<16x8x1x1xf32>
   %rows = "tile.load"(%x, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, k)>} : (memref<16x32xbf16>, index, index, index, index) -> vector<16x1x32x1xbf16>
@@ -72,7 +72,7 @@ func.func @product(%x: memref<16x32xbf16>, %w: memref<8x32xbf16>, %y: memref<16x
 #m = {name = "m", extent = affine_map<()[n] -> (n)>, layout = array<i64: 16, 8, 1, 1>, walk = "grid"}
 #n = {name = "n", extent = affine_map<()[n] -> (20)>, layout = array<i64: 16, 4, 2, 1>, walk = "grid"}
 #k = {name = "k", extent = affine_map<()[n] -> (32)>, layout = array<i64: 32, 4, 8, 1>, walk = "loop", lanes_of = "n"}
-#twin = {name = "n_twin", extent = affine_map<()[n] -> (20)>, layout = array<i64: 16, 8, 1, 1>, walk = "loop", lanes_of = "m"}
+#twin = {name = "n_twin", extent = affine_map<()[n] -> (20)>, layout = array<i64: 16, 8, 1, 1>, walk = "loop", lanes_of = "m", twin_of = "n"}
 
 module attributes {primop.symbols = {n = array<i64: 1, 48>}} {
 module @kernels {
@@ -125,7 +125,7 @@ module @kernels {
 // CHECK: "kernel.store_global"(%[[ONE]]#2, %[[Y]],
 // CHECK: scf.if %[[EXISTS_BELOW]] {
 // CHECK: "kernel.store_global"(%[[TWO]]#2, %[[Y]],
-func.func @ragged(%x: memref<48x32xbf16>, %w: memref<20x32xbf16>, %y: memref<48x20xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true, twin = 1 : i64}} {
+func.func @ragged(%x: memref<48x32xbf16>, %w: memref<20x32xbf16>, %y: memref<48x20xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true}} {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %n = "tile.symbol"() {symbol = "n"} : () -> index
@@ -149,7 +149,7 @@ func.func @ragged(%x: memref<48x32xbf16>, %w: memref<20x32xbf16>, %y: memref<48x
 #m = {name = "m", extent = affine_map<() -> (16)>, layout = array<i64: 16, 8, 1, 1>, walk = "grid"}
 #n = {name = "n", extent = affine_map<() -> (9)>, layout = array<i64: 8, 4, 2, 1>, walk = "grid"}
 #k = {name = "k", extent = affine_map<() -> (16)>, layout = array<i64: 16, 4, 4, 1>, walk = "loop", lanes_of = "n"}
-#twin = {name = "n_twin", extent = affine_map<() -> (9)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m"}
+#twin = {name = "n_twin", extent = affine_map<() -> (9)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m", twin_of = "n"}
 
 module {
 module @kernels {
@@ -165,7 +165,7 @@ module @kernels {
 // CHECK-NOT: kernel.mma
 // CHECK: "kernel.store_global"(%[[SUM]]#0, {{.*}} : (f32,
 // CHECK: "kernel.store_global"(%[[SUM]]#1, {{.*}} : (f32,
-func.func @product_of_f32(%x: memref<16x16xf32>, %w: memref<9x16xf32>, %y: memref<16x9xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true, tf32, twin = 1 : i64}} {
+func.func @product_of_f32(%x: memref<16x16xf32>, %w: memref<9x16xf32>, %y: memref<16x9xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true, tf32}} {
   %c0 = arith.constant 0 : index
   %zeros = arith.constant dense<0.0> : vector<16x8x1x1xf32>
   %rows = "tile.load"(%x, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, k)>} : (memref<16x16xf32>, index, index, index, index) -> vector<16x1x16x1xf32>
@@ -183,7 +183,7 @@ func.func @product_of_f32(%x: memref<16x16xf32>, %w: memref<9x16xf32>, %y: memre
 #m = {name = "m", extent = affine_map<() -> (16)>, layout = array<i64: 16, 8, 1, 1>, walk = "grid"}
 #n = {name = "n", extent = affine_map<() -> (8)>, layout = array<i64: 8, 4, 2, 1>, walk = "grid"}
 #k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 8, 8, 1>, walk = "loop", lanes_of = "n", warps = 2 : i64}
-#twin = {name = "n_twin", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m"}
+#twin = {name = "n_twin", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m", twin_of = "n"}
 
 module {
 module @kernels {
@@ -219,7 +219,7 @@ module @kernels {
 // CHECK-COUNT-2: "kernel.store_global"(%{{.*}}, %[[Y]],
 // CHECK-NOT: "kernel.store_global"
 // CHECK: return
-func.func @parts(%x: memref<16x64xbf16>, %w: memref<8x64xbf16>, %y: memref<16x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true, twin = 1 : i64}} {
+func.func @parts(%x: memref<16x64xbf16>, %w: memref<8x64xbf16>, %y: memref<16x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true}} {
   %c0 = arith.constant 0 : index
   %zeros = arith.constant dense<0.0> : vector<16x8x2x1xf32>
   %rows = "tile.load"(%x, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, k)>} : (memref<16x64xbf16>, index, index, index, index) -> vector<16x1x64x1xbf16>
@@ -238,7 +238,7 @@ func.func @parts(%x: memref<16x64xbf16>, %w: memref<8x64xbf16>, %y: memref<16x8x
 #m = {name = "m", extent = affine_map<() -> (16)>, layout = array<i64: 16, 8, 1, 1>, walk = "grid"}
 #n = {name = "n", extent = affine_map<() -> (8)>, layout = array<i64: 8, 4, 2, 1>, walk = "grid"}
 #k = {name = "k", extent = affine_map<() -> (1088)>, layout = array<i64: 32, 4, 8, 1>, walk = "loop", lanes_of = "n"}
-#twin = {name = "n_twin", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m"}
+#twin = {name = "n_twin", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m", twin_of = "n"}
 
 module {
 module @kernels {
@@ -251,7 +251,7 @@ module @kernels {
 // CHECK: scf.for
 // CHECK: scf.yield
 // CHECK-NEXT: } {loop_annotation = #llvm.loop_annotation<unroll = <count = 2 : i32>>}
-func.func @walks(%x: memref<16x1088xbf16>, %w: memref<8x1088xbf16>, %y: memref<16x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true, twin = 1 : i64}} {
+func.func @walks(%x: memref<16x1088xbf16>, %w: memref<8x1088xbf16>, %y: memref<16x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true}} {
   %c0 = arith.constant 0 : index
   %c32 = arith.constant 32 : index
   %c512 = arith.constant 512 : index
@@ -270,6 +270,280 @@ func.func @walks(%x: memref<16x1088xbf16>, %w: memref<8x1088xbf16>, %y: memref<1
     scf.yield %more : vector<16x8x1x1xf32>
   }
   "tile.store"(%second, %y, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, n)>} : (vector<16x8x1x1xf32>, memref<16x8xf32>, index, index, index, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (8)>, layout = array<i64: 8, 4, 2, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (32)>, layout = array<i64: 32, 4, 8, 1>, walk = "loop", lanes_of = "n"}
+#twin = {name = "n_twin", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m", twin_of = "n"}
+
+module {
+module @kernels {
+
+// Eight rows are the upper half of what an instruction makes. The lower half gets the words of the same rows, and what it makes
+// of them is dropped: a lane stores two neighbours of one row.
+// CHECK-LABEL: func.func @eight_rows(
+// CHECK-SAME: %[[X:[^:]*]]: memref<256xbf16, 1>, %[[W:[^:]*]]: memref<256xbf16, 1>, %[[Y:[^:]*]]: memref<64xf32, 1>
+// CHECK-SAME: kernel.block = 32 : i64
+// CHECK: %[[ROW:.*]] = "kernel.load_global"(%[[X]], %{{.*}}) {{.*}} -> vector<8xbf16>
+// CHECK-NOT: "kernel.load_global"(%[[X]]
+// CHECK: %[[COLUMN:.*]] = "kernel.load_global"(%[[W]], %{{.*}}) {{.*}} -> vector<8xbf16>
+// CHECK: %[[WORDS:.*]] = vector.bitcast %[[ROW]] : vector<8xbf16> to vector<4xi32>
+// CHECK: %[[R0:.*]] = vector.extract %[[WORDS]][0]
+// CHECK: %[[R1:.*]] = vector.extract %[[WORDS]][1]
+// CHECK: %[[R2:.*]] = vector.extract %[[WORDS]][2]
+// CHECK: %[[R3:.*]] = vector.extract %[[WORDS]][3]
+// CHECK: %[[WORDS:.*]] = vector.bitcast %[[COLUMN]] : vector<8xbf16> to vector<4xi32>
+// CHECK: %[[C0:.*]] = vector.extract %[[WORDS]][0]
+// CHECK: %[[C1:.*]] = vector.extract %[[WORDS]][1]
+// CHECK: %[[C2:.*]] = vector.extract %[[WORDS]][2]
+// CHECK: %[[C3:.*]] = vector.extract %[[WORDS]][3]
+// CHECK: %[[HALF:.*]]:4 = "kernel.mma"(%[[R0]], %[[R0]], %[[R1]], %[[R1]], %[[C0]], %[[C1]], %[[ZERO:.*]], %[[ZERO]], %[[ZERO]], %[[ZERO]]) {element = bf16
+// CHECK: %[[SUM:.*]]:4 = "kernel.mma"(%[[R2]], %[[R2]], %[[R3]], %[[R3]], %[[C2]], %[[C3]], %[[HALF]]#0, %[[HALF]]#1, %[[HALF]]#2, %[[HALF]]#3) {element = bf16
+// CHECK-NOT: %[[SUM]]#2
+// CHECK: %[[PAIR:.*]] = vector.from_elements %[[SUM]]#0, %[[SUM]]#1 : vector<2xf32>
+// CHECK: "kernel.store_global"(%[[PAIR]], %[[Y]],
+// CHECK-NOT: "kernel.store_global"
+// CHECK: return
+func.func @eight_rows(%x: memref<8x32xbf16>, %w: memref<8x32xbf16>, %y: memref<8x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true}} {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<8x8x1x1xf32>
+  %rows = "tile.load"(%x, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, k)>} : (memref<8x32xbf16>, index, index, index, index) -> vector<8x1x32x1xbf16>
+  %columns = "tile.load"(%w, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (t, k)>} : (memref<8x32xbf16>, index, index, index, index) -> vector<1x1x32x8xbf16>
+  %product = "tile.dot_twin"(%rows, %columns, %zeros) {column = 1 : i64, twin = 3 : i64, depth = 2 : i64} : (vector<8x1x32x1xbf16>, vector<1x1x32x8xbf16>, vector<8x8x1x1xf32>) -> vector<8x8x1x1xf32>
+  "tile.store"(%product, %y, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, n)>} : (vector<8x8x1x1xf32>, memref<8x8xf32>, index, index, index, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (8)>, layout = array<i64: 8, 4, 2, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (16)>, layout = array<i64: 16, 4, 4, 1>, walk = "loop", lanes_of = "n"}
+#twin = {name = "n_twin", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m", twin_of = "n"}
+
+module {
+module @kernels {
+
+// Runs of four elements are two words, of one instruction.
+// CHECK-LABEL: func.func @short_runs(
+// CHECK: %[[WORDS:.*]] = vector.bitcast %{{.*}} : vector<4xbf16> to vector<2xi32>
+// CHECK: %[[R0:.*]] = vector.extract %[[WORDS]][0]
+// CHECK: %[[R1:.*]] = vector.extract %[[WORDS]][1]
+// CHECK: %[[WORDS:.*]] = vector.bitcast %{{.*}} : vector<4xbf16> to vector<2xi32>
+// CHECK: %[[C0:.*]] = vector.extract %[[WORDS]][0]
+// CHECK: %[[C1:.*]] = vector.extract %[[WORDS]][1]
+// CHECK: "kernel.mma"(%[[R0]], %[[R0]], %[[R1]], %[[R1]], %[[C0]], %[[C1]],
+// CHECK-NOT: "kernel.mma"
+// CHECK: return
+func.func @short_runs(%x: memref<8x16xbf16>, %w: memref<8x16xbf16>, %y: memref<8x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true}} {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<8x8x1x1xf32>
+  %rows = "tile.load"(%x, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, k)>} : (memref<8x16xbf16>, index, index, index, index) -> vector<8x1x16x1xbf16>
+  %columns = "tile.load"(%w, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (t, k)>} : (memref<8x16xbf16>, index, index, index, index) -> vector<1x1x16x8xbf16>
+  %product = "tile.dot_twin"(%rows, %columns, %zeros) {column = 1 : i64, twin = 3 : i64, depth = 2 : i64} : (vector<8x1x16x1xbf16>, vector<1x1x16x8xbf16>, vector<8x8x1x1xf32>) -> vector<8x8x1x1xf32>
+  "tile.store"(%product, %y, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, n)>} : (vector<8x8x1x1xf32>, memref<8x8xf32>, index, index, index, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "grid"}
+#d = {name = "d", extent = affine_map<() -> (32)>, layout = array<i64: 32, 4, 8, 1>, walk = "grid"}
+#t = {name = "t", extent = affine_map<() -> (16)>, layout = array<i64: 16, 4, 1, 1>, walk = "loop", lanes_of = "d"}
+#twin = {name = "d_twin", extent = affine_map<() -> (32)>, layout = array<i64: 32, 8, 4, 1>, walk = "loop", lanes_of = "m", twin_of = "d"}
+
+module {
+module @kernels {
+
+// Values of 16 keys are the right operand as they lie in memory: a lane reads four neighbours along the columns, of each of its
+// four keys. Every instruction takes one of these columns, whose words are elements of two keys, as the rows' are. It leaves
+// the columns of two lanes beside each other in one lane: the elements i and 4 + i of the eight that it has of the result.
+// CHECK-LABEL: func.func @values(
+// CHECK-SAME: %[[X:[^:]*]]: memref<128xbf16, 1>, %[[V:[^:]*]]: memref<512xbf16, 1>, %[[Y:[^:]*]]: memref<256xf32, 1>
+// CHECK-SAME: kernel.block = 32 : i64
+// CHECK: %[[QUARTER:.*]] = arith.remui %[[THREAD:.*]], %c4
+// CHECK: %[[EIGHTH:.*]] = arith.divui %[[THREAD]], %c4
+// CHECK: %[[AT:.*]] = affine.apply affine_map<()[s0, s1] -> (s0 * 16 + s1)>()[%[[EIGHTH]], %[[QUARTER]]]
+// CHECK: %[[X0:.*]] = "kernel.load_global"(%[[X]], %[[AT]]) {{.*}} -> bf16
+// CHECK: %[[X1:.*]] = "kernel.load_global"(%[[X]], %{{.*}}) {{.*}} -> bf16
+// CHECK: %[[X2:.*]] = "kernel.load_global"(%[[X]], %{{.*}}) {{.*}} -> bf16
+// CHECK: %[[X3:.*]] = "kernel.load_global"(%[[X]], %{{.*}}) {{.*}} -> bf16
+// CHECK: %[[COLUMN:.*]] = arith.muli %[[EIGHTH]], %c4
+// CHECK: %[[AT:.*]] = affine.apply affine_map<()[s0, s1] -> (s0 * 32 + s1)>()[%[[QUARTER]], %[[COLUMN]]]
+// CHECK: %[[V0:.*]] = "kernel.load_global"(%[[V]], %[[AT]]) {{.*}} -> vector<4xbf16>
+// CHECK: %[[FURTHER:.*]] = arith.addi %[[AT]], %c128
+// CHECK: %[[V1:.*]] = "kernel.load_global"(%[[V]], %[[FURTHER]]) {{.*}} -> vector<4xbf16>
+// CHECK: %[[V2:.*]] = "kernel.load_global"(%[[V]], %{{.*}}) {{.*}} -> vector<4xbf16>
+// CHECK: %[[V3:.*]] = "kernel.load_global"(%[[V]], %{{.*}}) {{.*}} -> vector<4xbf16>
+// CHECK: %[[PAIR:.*]] = vector.from_elements %[[X0]], %[[X1]] : vector<2xbf16>
+// CHECK: %[[WORD:.*]] = vector.bitcast %[[PAIR]] : vector<2xbf16> to vector<1xi32>
+// CHECK: %[[R0:.*]] = vector.extract %[[WORD]][0]
+// CHECK: %[[PAIR:.*]] = vector.from_elements %[[X2]], %[[X3]] : vector<2xbf16>
+// CHECK: %[[WORD:.*]] = vector.bitcast %[[PAIR]] : vector<2xbf16> to vector<1xi32>
+// CHECK: %[[R1:.*]] = vector.extract %[[WORD]][0]
+// CHECK: %[[E0:.*]] = vector.extract %[[V0]][0]
+// CHECK: %[[E1:.*]] = vector.extract %[[V1]][0]
+// CHECK: %[[E2:.*]] = vector.extract %[[V2]][0]
+// CHECK: %[[E3:.*]] = vector.extract %[[V3]][0]
+// CHECK: %[[PAIR:.*]] = vector.from_elements %[[E0]], %[[E1]] : vector<2xbf16>
+// CHECK: %[[WORD:.*]] = vector.bitcast %[[PAIR]] : vector<2xbf16> to vector<1xi32>
+// CHECK: %[[C0:.*]] = vector.extract %[[WORD]][0]
+// CHECK: %[[PAIR:.*]] = vector.from_elements %[[E2]], %[[E3]] : vector<2xbf16>
+// CHECK: %[[WORD:.*]] = vector.bitcast %[[PAIR]] : vector<2xbf16> to vector<1xi32>
+// CHECK: %[[C1:.*]] = vector.extract %[[WORD]][0]
+// CHECK: %[[SUM0:.*]]:4 = "kernel.mma"(%[[R0]], %[[R0]], %[[R1]], %[[R1]], %[[C0]], %[[C1]], %{{.*}}) {element = bf16
+// CHECK: %[[E0:.*]] = vector.extract %[[V0]][1]
+// CHECK: %[[E1:.*]] = vector.extract %[[V1]][1]
+// CHECK: %[[E2:.*]] = vector.extract %[[V2]][1]
+// CHECK: %[[E3:.*]] = vector.extract %[[V3]][1]
+// CHECK: %[[PAIR:.*]] = vector.from_elements %[[E0]], %[[E1]] : vector<2xbf16>
+// CHECK: %[[WORD:.*]] = vector.bitcast %[[PAIR]] : vector<2xbf16> to vector<1xi32>
+// CHECK: %[[C0:.*]] = vector.extract %[[WORD]][0]
+// CHECK: %[[PAIR:.*]] = vector.from_elements %[[E2]], %[[E3]] : vector<2xbf16>
+// CHECK: %[[WORD:.*]] = vector.bitcast %[[PAIR]] : vector<2xbf16> to vector<1xi32>
+// CHECK: %[[C1:.*]] = vector.extract %[[WORD]][0]
+// CHECK: %[[SUM1:.*]]:4 = "kernel.mma"(%[[R0]], %[[R0]], %[[R1]], %[[R1]], %[[C0]], %[[C1]], %{{.*}}) {element = bf16
+// CHECK: %[[E0:.*]] = vector.extract %[[V0]][2]
+// CHECK: %[[E1:.*]] = vector.extract %[[V1]][2]
+// CHECK: %[[E2:.*]] = vector.extract %[[V2]][2]
+// CHECK: %[[E3:.*]] = vector.extract %[[V3]][2]
+// CHECK: %[[PAIR:.*]] = vector.from_elements %[[E0]], %[[E1]] : vector<2xbf16>
+// CHECK: %[[WORD:.*]] = vector.bitcast %[[PAIR]] : vector<2xbf16> to vector<1xi32>
+// CHECK: %[[C0:.*]] = vector.extract %[[WORD]][0]
+// CHECK: %[[PAIR:.*]] = vector.from_elements %[[E2]], %[[E3]] : vector<2xbf16>
+// CHECK: %[[WORD:.*]] = vector.bitcast %[[PAIR]] : vector<2xbf16> to vector<1xi32>
+// CHECK: %[[C1:.*]] = vector.extract %[[WORD]][0]
+// CHECK: %[[SUM2:.*]]:4 = "kernel.mma"(%[[R0]], %[[R0]], %[[R1]], %[[R1]], %[[C0]], %[[C1]], %{{.*}}) {element = bf16
+// CHECK: %[[E0:.*]] = vector.extract %[[V0]][3]
+// CHECK: %[[E1:.*]] = vector.extract %[[V1]][3]
+// CHECK: %[[E2:.*]] = vector.extract %[[V2]][3]
+// CHECK: %[[E3:.*]] = vector.extract %[[V3]][3]
+// CHECK: %[[PAIR:.*]] = vector.from_elements %[[E0]], %[[E1]] : vector<2xbf16>
+// CHECK: %[[WORD:.*]] = vector.bitcast %[[PAIR]] : vector<2xbf16> to vector<1xi32>
+// CHECK: %[[C0:.*]] = vector.extract %[[WORD]][0]
+// CHECK: %[[PAIR:.*]] = vector.from_elements %[[E2]], %[[E3]] : vector<2xbf16>
+// CHECK: %[[WORD:.*]] = vector.bitcast %[[PAIR]] : vector<2xbf16> to vector<1xi32>
+// CHECK: %[[C1:.*]] = vector.extract %[[WORD]][0]
+// CHECK: %[[SUM3:.*]]:4 = "kernel.mma"(%[[R0]], %[[R0]], %[[R1]], %[[R1]], %[[C0]], %[[C1]], %{{.*}}) {element = bf16
+// CHECK: %[[ALL:.*]] = vector.from_elements %[[SUM0]]#0, %[[SUM1]]#0, %[[SUM2]]#0, %[[SUM3]]#0, %[[SUM0]]#1, %[[SUM1]]#1, %[[SUM2]]#1, %[[SUM3]]#1 : vector<8xf32>
+// CHECK: %[[COLUMN:.*]] = arith.muli %[[QUARTER]], %c8
+// CHECK: %[[AT:.*]] = affine.apply affine_map<()[s0, s1] -> (s0 * 32 + s1)>()[%[[EIGHTH]], %[[COLUMN]]]
+// CHECK: "kernel.store_global"(%[[ALL]], %[[Y]], %[[AT]])
+func.func @values(%x: memref<8x16xbf16>, %v: memref<16x32xbf16>, %y: memref<8x32xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#m, #d, #t, #twin], order = array<i64>, unroll = 1 : i64, dot = true}} {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<8x32x1x1xf32>
+  %rows = "tile.load"(%x, %c0, %c0, %c0, %c0) {map = affine_map<(m, d, t, e) -> (m, t)>} : (memref<8x16xbf16>, index, index, index, index) -> vector<8x1x16x1xbf16>
+  %values = "tile.load"(%v, %c0, %c0, %c0, %c0) {map = affine_map<(m, d, t, e) -> (t, e)>} : (memref<16x32xbf16>, index, index, index, index) -> vector<1x1x16x32xbf16>
+  %product = "tile.dot_twin"(%rows, %values, %zeros) {column = 1 : i64, twin = 3 : i64, depth = 2 : i64} : (vector<8x1x16x1xbf16>, vector<1x1x16x32xbf16>, vector<8x32x1x1xf32>) -> vector<8x32x1x1xf32>
+  "tile.store"(%product, %y, %c0, %c0, %c0, %c0) {map = affine_map<(m, d, t, e) -> (m, d)>} : (vector<8x32x1x1xf32>, memref<8x32xf32>, index, index, index, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (16)>, layout = array<i64: 16, 4, 1, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (32)>, layout = array<i64: 32, 4, 8, 1>, walk = "loop", lanes_of = "n"}
+#twin = {name = "n_twin", extent = affine_map<() -> (16)>, layout = array<i64: 16, 8, 1, 1>, walk = "loop", lanes_of = "m", twin_of = "n"}
+
+module {
+module @kernels {
+
+// Keys that are the depth of the next product are one by one in registers, four apart. An instruction leaves the columns of two
+// lanes beside each other in one lane, so of eight keys lane g reads the one at (g mod 2) * 4 + g / 2: these are four apart.
+// CHECK-LABEL: func.func @keys(
+// CHECK-SAME: %[[X:[^:]*]]: memref<256xbf16, 1>, %[[W:[^:]*]]: memref<512xbf16, 1>, %[[Y:[^:]*]]: memref<128xf32, 1>
+// CHECK: %[[QUARTER:.*]] = arith.remui %[[THREAD:.*]], %c4
+// CHECK: %[[EIGHTH:.*]] = arith.divui %[[THREAD]], %c4
+// CHECK: %[[PAIR:.*]] = arith.divui %[[EIGHTH]], %c2
+// CHECK: %[[SIDE:.*]] = arith.remui %[[EIGHTH]], %c2
+// CHECK: %[[APART:.*]] = arith.muli %[[SIDE]], %c4
+// CHECK: %[[KEY:.*]] = arith.addi %[[PAIR]], %[[APART]]
+// CHECK: %[[DEPTH:.*]] = arith.muli %[[QUARTER]], %c8
+// CHECK: %[[AT:.*]] = affine.apply affine_map<()[s0, s1] -> (s0 * 32 + s1)>()[%[[EIGHTH]], %[[DEPTH]]]
+// CHECK: "kernel.load_global"(%[[X]], %[[AT]])
+// CHECK: %[[AT:.*]] = affine.apply affine_map<()[s0, s1] -> (s0 + s1 * 32)>()[%[[DEPTH]], %[[KEY]]]
+// CHECK: %[[FIRST:.*]] = "kernel.load_global"(%[[W]], %[[AT]])
+// CHECK: %[[FURTHER:.*]] = arith.addi %[[AT]], %c256
+// CHECK: %[[SECOND:.*]] = "kernel.load_global"(%[[W]], %[[FURTHER]])
+
+// Each eight keys are one column a lane to read, and two registers of the result.
+// CHECK: vector.bitcast %[[FIRST]]
+// CHECK: "kernel.mma"
+// CHECK: %[[ONE:.*]]:4 = "kernel.mma"
+// CHECK: vector.bitcast %[[SECOND]]
+// CHECK: "kernel.mma"
+// CHECK: %[[TWO:.*]]:4 = "kernel.mma"
+// CHECK: %[[AT:.*]] = affine.apply affine_map<()[s0, s1] -> (s0 * 16 + s1)>()[%[[EIGHTH]], %[[QUARTER]]]
+// CHECK: "kernel.store_global"(%[[ONE]]#0, %[[Y]], %[[AT]])
+// CHECK: %[[FURTHER:.*]] = arith.addi %[[AT]], %c4
+// CHECK: "kernel.store_global"(%[[ONE]]#1, %[[Y]], %[[FURTHER]])
+// CHECK: %[[FURTHER:.*]] = arith.addi %[[AT]], %c8
+// CHECK: "kernel.store_global"(%[[TWO]]#0, %[[Y]], %[[FURTHER]])
+// CHECK: %[[FURTHER:.*]] = arith.addi %[[AT]], %c12
+// CHECK: "kernel.store_global"(%[[TWO]]#1, %[[Y]], %[[FURTHER]])
+func.func @keys(%x: memref<8x32xbf16>, %w: memref<16x32xbf16>, %y: memref<8x16xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true}} {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<8x16x1x1xf32>
+  %rows = "tile.load"(%x, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, k)>} : (memref<8x32xbf16>, index, index, index, index) -> vector<8x1x32x1xbf16>
+  %columns = "tile.load"(%w, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (t, k)>} : (memref<16x32xbf16>, index, index, index, index) -> vector<1x1x32x16xbf16>
+  %product = "tile.dot_twin"(%rows, %columns, %zeros) {column = 1 : i64, twin = 3 : i64, depth = 2 : i64} : (vector<8x1x32x1xbf16>, vector<1x1x32x16xbf16>, vector<8x16x1x1xf32>) -> vector<8x16x1x1xf32>
+  "tile.store"(%product, %y, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, n)>} : (vector<8x16x1x1xf32>, memref<8x16xf32>, index, index, index, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (16)>, layout = array<i64: 16, 8, 1, 1>, walk = "loop", warps = 2 : i64}
+
+module {
+module @kernels {
+
+// A reduction to one result a warp combines what a lane has, and then the lanes of each warp. Warps exchange nothing: each has
+// its own result, which it uses with its own elements.
+// CHECK-LABEL: func.func @warp_parts(
+// CHECK-SAME: kernel.block = 64 : i64
+// CHECK-NOT: kernel.shared
+// CHECK-NOT: kernel.barrier
+// CHECK: %[[ONE:.*]] = "kernel.load_global"
+// CHECK: %[[TWO:.*]] = "kernel.load_global"
+// CHECK: %[[OWN:.*]] = arith.maximumf %[[ONE]], %[[TWO]]
+// CHECK: %[[LARGEST:.*]] = "kernel.warp_reduce"(%[[OWN]]) {kind = "max", lanes = array<i64: 1, 2>}
+// CHECK-NOT: kernel.warp_reduce
+// CHECK-NOT: kernel.shared
+// CHECK-NOT: kernel.barrier
+// CHECK: arith.subf %[[ONE]], %[[LARGEST]]
+// CHECK: arith.subf %[[TWO]], %[[LARGEST]]
+// CHECK-NOT: kernel.shared
+// CHECK-NOT: kernel.barrier
+// CHECK: return
+func.func @warp_parts(%x: memref<8x16xf32>, %y: memref<8x16xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#m, #n], order = array<i64>, unroll = 1 : i64, dot = true}} {
+  %c0 = arith.constant 0 : index
+  %rows = "tile.load"(%x, %c0, %c0) {map = affine_map<(m, n) -> (m, n)>} : (memref<8x16xf32>, index, index) -> vector<8x16xf32>
+  %largest = "tile.reduce"(%rows) {kind = "max", axes = array<i64: 1>} : (vector<8x16xf32>) -> vector<8x2xf32>
+  %spread = "tile.spread"(%largest) : (vector<8x2xf32>) -> vector<8x16xf32>
+  %left = arith.subf %rows, %spread : vector<8x16xf32>
+  "tile.store"(%left, %y, %c0, %c0) {map = affine_map<(m, n) -> (m, n)>} : (vector<8x16xf32>, memref<8x16xf32>, index, index) -> ()
   return
 }
 

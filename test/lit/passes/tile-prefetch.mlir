@@ -1,6 +1,7 @@
 // RUN: tilec-opt %s --pass-pipeline='builtin.module(tile-prefetch,tilec-dce)' | FileCheck %s
 
 #k = {name = "k", extent = affine_map<()[n] -> (n)>, layout = array<i64: 8, 1, 8, 1>, walk = "loop"}
+#m = {name = "m", extent = affine_map<()[n] -> (20)>, layout = array<i64: 8, 8, 1, 1>, walk = "grid"}
 #p = {name = "p", extent = affine_map<()[n] -> (4)>, layout = array<i64: 1, 1, 1, 1>, walk = "grid"}
 
 module attributes {primop.symbols = {n = array<i64: 1, 64>}} {
@@ -76,6 +77,37 @@ func.func @whole(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel,
     scf.yield %more : vector<8xf32>
   }
   "tile.store"(%sum, %y, %c0) {map = affine_map<(k) -> (k)>} : (vector<8xf32>, memref<8xf32>, index) -> ()
+  return
+}
+
+// So it does where a mask only says which rows exist, the same ones in every turn: the tile is read ahead under this mask,
+// which does not end the loop.
+// CHECK-LABEL: func.func @rows(
+// CHECK-SAME: %[[X:[^:]*]]: memref<20x64xf32>
+// CHECK: %[[I:.*]] = arith.muli
+// CHECK: %[[FIRST:.*]] = "tile.load"(%[[X]], %[[I]], %c0) {map = affine_map<(d0, d1) -> (d0, d1)>, mask = affine_map<(d0, d1) -> (-d0 + 19)>}
+// CHECK-NEXT: scf.for %[[K:.*]] = %c0 to %[[END:.*]] step %c8 iter_args(%[[SUM:.*]] = %{{.*}}, %[[TILE:.*]] = %[[FIRST]])
+// CHECK-NEXT: %[[FOLLOWING:.*]] = arith.addi %[[K]], %c8
+// CHECK-NEXT: %[[LAST:.*]] = arith.subi %[[END]], %c8
+// CHECK-NEXT: %[[INSIDE:.*]] = arith.minsi %[[FOLLOWING]], %[[LAST]]
+// CHECK-NEXT: %[[NEXT:.*]] = "tile.load"(%[[X]], %[[I]], %[[INSIDE]]) {map = affine_map<(d0, d1) -> (d0, d1)>, mask = affine_map<(d0, d1) -> (-d0 + 19)>}
+// CHECK-NEXT: %[[MORE:.*]] = arith.addf %[[SUM]], %[[TILE]]
+// CHECK-NEXT: scf.yield %[[MORE]], %[[NEXT]]
+func.func @rows(%x: memref<20x64xf32>, %y: memref<24x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#m, #k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %program = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %i = arith.muli %program, %c8 : index
+  %turns = arith.divui %n, %c8 : index
+  %end = arith.muli %turns, %c8 : index
+  %zeros = arith.constant dense<0.0> : vector<8x8xf32>
+  %sum = scf.for %k = %c0 to %end step %c8 iter_args(%so_far = %zeros) -> vector<8x8xf32> {
+    %tile = "tile.load"(%x, %i, %k) {map = affine_map<(m, k) -> (m, k)>, mask = affine_map<(m, k) -> (19 - m)>} : (memref<20x64xf32>, index, index) -> vector<8x8xf32>
+    %more = arith.addf %so_far, %tile : vector<8x8xf32>
+    scf.yield %more : vector<8x8xf32>
+  }
+  "tile.store"(%sum, %y, %i, %c0) {map = affine_map<(m, k) -> (m, k)>} : (vector<8x8xf32>, memref<24x8xf32>, index, index) -> ()
   return
 }
 
