@@ -8,6 +8,7 @@ slot, and where each thread reads for itself, each warp does.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from math import prod
 
@@ -359,14 +360,17 @@ class TensorCores(CopiedTiles):
         registers = side.layout.registers
         values = [side.values[tuple(k if i == depth else x if n > 1 else 0 for i, (x, n) in enumerate(
             zip(at, registers, strict=True)))] for k in range(registers[depth])]
+
+        def split(value: ir.Value) -> list[ir.Value]:
+            count = value.type.shape[0] * item // 4
+            words = vector.bitcast(ir.VectorType.get([count], word), value)
+            return [vector.extract(words, [], [i]) for i in range(count)]
+
         if runs == side.layout.length > 1:
-            count = runs * item // 4
-            return [w for value in values for w in self.remember(("words", value), lambda v=value: [
-                vector.extract(vector.bitcast(ir.VectorType.get([count], word), v), [], [i]) for i in range(count)])]
-        scalars = [self._scalars(value)[element] for value in values]
-        pair = ir.VectorType.get([4 // item], side.element)
-        return [vector.extract(vector.bitcast(ir.VectorType.get([1], word), vector.from_elements(
-            pair, scalars[i:i + 4 // item])), [], [0]) for i in range(0, len(scalars), 4 // item)]
+            return [w for value in values for w in self.remember(("words", value), functools.partial(split, value))]
+        scalars, each = [self._scalars(value)[element] for value in values], 4 // item
+        pair = ir.VectorType.get([each], side.element)
+        return [split(vector.from_elements(pair, scalars[i:i + each]))[0] for i in range(0, len(scalars), each)]
 
     @staticmethod
     def _element(memory: ir.Value) -> ir.Type:
