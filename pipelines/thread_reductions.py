@@ -165,8 +165,9 @@ class ThreadReductions(FragmentLowering):
                       if all(shape[a] == 1 for a in axes) and dealt not in axes]
         for axes in lanes:  # of lanes that hold the same elements over and over, the first
             most = max((self.schedule.axes[a].neighbours for a in axes if shape[a] > 1), default=0)
-            if 0 < most < self.schedule.axes[axes[0]].neighbours:
-                conditions.append(arith.cmpi(arith.CmpIPredicate.ult, self.coordinates[axes[0]], self._index(most)))
+            if 0 < most < (whole := self.schedule.axes[axes[0]].neighbours):
+                lane = arith.remui(self.coordinates[axes[0]], self._index(whole))
+                conditions.append(arith.cmpi(arith.CmpIPredicate.ult, lane, self._index(most)))
         conditions += [self._is(self._far(i), 0) for i in self.warps if shape[i] == 1 and i != dealt]
         return all_of(*conditions, *([self._alive()] if self.padded else []))
 
