@@ -120,7 +120,7 @@ def weights_of(artifact: Artifact, config: ModelConfig) -> dict[str, np.ndarray]
 
 @functools.cache
 def compiled_for_cpu(config: ModelConfig) -> Artifact:
-    return compile_model(config, "cpu", "f32", CONTEXT)
+    return compile_model(config, "cpu", "f32", CONTEXT, entries=("prefill",))
 
 
 @pytest.mark.parametrize(("target", "dtype", "config", "most"), [
@@ -136,7 +136,7 @@ def test_sequences_of_different_lengths_have_the_logits_that_they_have_alone(tar
                                                                             most: float) -> None:
     """Whatever lies in the cache beyond a sequence's length, here what is not a number."""
     on_cpu = compiled_for_cpu(config)
-    artifact = compile_model(config, target, dtype, CONTEXT, batch=4)
+    artifact = compile_model(config, target, dtype, CONTEXT, batch=4, entries=("prefill", "decode_batch"))
     weights = weights_of(on_cpu, config)
     poison = {n: to_memory(np.full(s.shape, np.nan, np.float32), s.dtype) for n, s in artifact.manifest.states.items()}
     gpu = SimulatedGpu(artifact, {n: to_memory(weights[n], w.dtype) for n, w in artifact.manifest.weights.items()}, poison)

@@ -23,7 +23,7 @@ def attention(
 ) -> tuple[str, str, int]:
     """The text and name of the compiler's attention at decode, and its blocks: a cluster for some query heads each."""
     config = ModelConfig(96, 64, 96, 2, heads, 2, head_dim, 1e-5, 1e4, context, True)
-    artifact = compile_model(config, "sm_90a", dtype, context, leave_out=leave_out)
+    artifact = compile_model(config, "sm_90a", dtype, context, leave_out=leave_out, entries=("decode",))
     (name,) = [each for each in artifact.manifest.kernels if each.startswith("decode_layer_attention")]
     return artifact.files[f"{name}.ptx"].decode(), name, expressions.evaluate(artifact.manifest.kernels[name].grid[0], {})
 
@@ -95,7 +95,7 @@ def test_every_cluster_barrier_of_the_compilers_attention_is_needed() -> None:
 def test_the_choice_of_a_token_by_a_cluster_is_the_first_of_the_largest() -> None:
     count = 128256
     config = ModelConfig(count, 64, 96, 1, 4, 2, 16, 1e-5, 1e4, 64, True)
-    text = compile_model(config, "sm_90a", "bf16", 64).files["decode_head_argmax.ptx"].decode()
+    text = compile_model(config, "sm_90a", "bf16", 64, entries=("decode",)).files["decode_head_argmax.ptx"].decode()
     assert ".reqnctapercluster 8" in text
     kernel = parse(text).kernel("decode_head_argmax")
     for largest in ([count - 1], [0], [5, 4], [count // 3, count // 2], list(range(count))):

@@ -135,8 +135,7 @@ def random_weights(artifact: Artifact, config: ModelConfig = CONFIG) -> dict[str
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 def test_a_model_gives_the_logits_of_the_cpu_in_prefill_and_decode(target: str, window: int | None) -> None:
     config = replace(CONFIG, sliding_window=window)
-    on_cpu = compile_model(config, "cpu", "f32", 64)
-    artifact = compile_model(config, target, "f32", 64)
+    on_cpu, artifact = (compile_model(config, name, "f32", 64, entries=("prefill", "decode")) for name in ("cpu", target))
     weights = random_weights(artifact)
     gpu = SimulatedGpu(artifact, weights)
     cpu = CpuProgram(on_cpu, ((n, pack(weights[n], w)) for n, w in on_cpu.manifest.weights.items()), 1)
@@ -162,7 +161,8 @@ def test_a_model_gives_the_logits_of_the_cpu_in_prefill_and_decode(target: str, 
 def test_a_model_in_bf16_with_heads_of_96_has_the_logits_of_the_cpu(target: str, product: bytes, changes: dict) -> None:
     """A prompt in two pieces, whose projections, rotations and attention are made by tensor cores, and a token."""
     config = replace(CONFIG, hidden_size=128, head_dim=96, **changes)
-    on_cpu, artifact = (compile_model(config, *how, 64) for how in (("cpu", "f32"), (target, "bf16")))
+    on_cpu, artifact = (compile_model(config, *how, 64, entries=("prefill", "decode"))
+                        for how in (("cpu", "f32"), (target, "bf16")))
     weights = {n: round_to_bf16(w) for n, w in random_weights(on_cpu, config).items()}
     cache = {n: reference.to_memory(np.full(s.shape, np.nan), s.dtype) for n, s in artifact.manifest.states.items()}
     gpu = SimulatedGpu(
@@ -191,10 +191,16 @@ def test_biases_are_part_of_what_they_are_added_to(batch: int) -> None:
 
 def test_a_decode_layer_is_nine_launches_or_fewer() -> None:
     """Norm, projections, rotation with the cache writes, attention, output, norm, gate and up, down."""
-    counts = [
-        len(compile_model(replace(CONFIG, layers=n), "sm_90a", "bf16", 64).manifest.entries["decode"].launches) for n in (1, 2)
-    ]
-    assert counts[1] - counts[0] <= 9
+    models = [compile_model(replace(CONFIG, layers=n), "sm_90a", "bf16", 64, entries=("decode",)) for n in (1, 2)]
+    one, two = (len(model.manifest.entries["decode"].launches) for model in models)
+    assert two - one <= 9
+
+
+def test_only_the_entries_that_are_wanted_are_recorded() -> None:
+    artifact = compile_model(CONFIG, "cpu", "f32", 64, batch=2, entries=("decode", "decode_batch"))
+    assert [*artifact.manifest.entries] == ["decode", "decode_batch"]
+    with pytest.raises(ValueError, match="prefill, score, decode_batch, sample_batch, but not prefil$"):
+        compile_model(CONFIG, "cpu", "f32", 64, batch=2, entries=("prefil",))
 
 
 ptxas = shutil.which("ptxas")

@@ -32,7 +32,9 @@ def measure(name: str, target: str, dtype: str, context: int, repeats: int, kern
             leave_out: Sequence[str] = (), entry: str = "decode", batch: int = 1) -> dict[str, Any]:
     """Compiles a model, fills its cache up to `context` in form only, and times decode steps around there."""
     config, first = MODELS[name], max(context - repeats // 2, 0)
-    artifact = compile_model(config, target, dtype, context + 2 * repeats + 64, leave_out=leave_out, batch=batch)
+    timed = f"{entry}_batch" if batch > 1 else entry
+    artifact = compile_model(config, target, dtype, context + 2 * repeats + 64, leave_out=leave_out, batch=batch,
+                             entries={"decode", timed})
     manifest = artifact.manifest
     program = CudaProgram(artifact, load_weights(manifest, random_weights(manifest, config), 8))
     tokens, symbols = {"tokens": np.full(batch, 7, np.int32)}, {"past": first}
@@ -40,7 +42,7 @@ def measure(name: str, target: str, dtype: str, context: int, repeats: int, kern
         sampler = Sampler(SamplingParams(temperature=0.8, top_k=50, top_p=0.95, seed=1))
         tokens |= {name: np.repeat(value, batch) for name, value in sampler.arguments.items()}
     if batch > 1:
-        entry, symbols = f"{entry}_batch", {"past": first, "batch": batch}
+        entry, symbols = timed, {"past": first, "batch": batch}
         tokens["positions"] = np.full(batch, first, np.int32)
     median = statistics.median(program.time(entry, tokens, symbols, repeats)[5:])
     read = bytes_of_a_token(manifest, config, dtype, context, batch)
