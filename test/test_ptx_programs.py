@@ -199,7 +199,7 @@ def test_a_decode_layer_is_nine_launches_or_fewer() -> None:
 def test_only_the_entries_that_are_wanted_are_recorded() -> None:
     artifact = compile_model(CONFIG, "cpu", "f32", 64, batch=2, entries=("decode", "decode_batch"))
     assert [*artifact.manifest.entries] == ["decode", "decode_batch"]
-    with pytest.raises(ValueError, match="prefill, score, decode_batch, sample_batch, but not prefil$"):
+    with pytest.raises(ValueError, match=r"prefill, score, decode_batch, sample_batch, but not prefil$"):
         compile_model(CONFIG, "cpu", "f32", 64, batch=2, entries=("prefil",))
 
 
