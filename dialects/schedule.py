@@ -74,6 +74,10 @@ class Axis:
         """How many vectors of a full tile one thread holds along this axis."""
         return self.tile // (self.threads * self.vector)
 
+    def twin(self, **changes: object) -> Axis:
+        """A second layout of this axis."""
+        return replace(self, name=f"{self.name}_twin", grid=False, twin_of=self.name, **changes)  # type: ignore[arg-type]
+
     @property
     def programs(self) -> Linear:
         """Number of tiles along the axis."""

@@ -18,13 +18,13 @@ from functools import partial
 from math import prod
 
 from mlir import ir
-from mlir.dialects import arith, vector
+from mlir.dialects import arith
 
 from tilec.dialects import kernel, tile
 from tilec.dialects.index_expr import Dim, Linear, map_results
 from tilec.dialects.kernel import PIECE_BYTES, ROW_BYTES, STEP_BYTES
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.layouts import Coordinates, Fragments
+from tilec.pipelines.layouts import Coordinates, Fragments, words_of
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.structure import offset_of
 from tilec.pipelines.shared_products import SharedProducts
@@ -284,7 +284,7 @@ class CopiedTiles(SharedProducts):
 
     def _words_of_rows(self, op: tile.DotShared) -> dict[Coordinates, list[ir.Value]]:
         """A left operand in registers: of every pair of rows the words of all steps, in the order of the instruction."""
-        source, rows, word = self.tiles[op.lhs], list(op.lhs_rows), ir.IntegerType.get_signless(32)
+        source, rows = self.tiles[op.lhs], list(op.lhs_rows)
         reduced = [i for i, n in enumerate(op.lhs.type.shape) if n > 1 and i not in rows]
         if source.layout.length != 2 or ITEM_BYTES[str(source.element)] != 2 or len(reduced) != 1 or \
                 source.layout.box[reduced[0]] != 2:
@@ -292,8 +292,7 @@ class CopiedTiles(SharedProducts):
         found: dict[Coordinates, list[ir.Value]] = {}
         for at in sorted(source.layout.coordinates(), key=lambda at: (at[reduced[0]], *(at[a] for a in rows))):
             key = tuple(at[a] - at[a] % 2 if a == rows[-1] else at[a] for a in rows)
-            bits = vector.bitcast(ir.VectorType.get([1], word), source.values[at])
-            found.setdefault(key, []).append(vector.extract(bits, [], [0]))
+            found.setdefault(key, []).extend(words_of(source.values[at]))
         return found
 
 

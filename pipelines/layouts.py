@@ -9,10 +9,11 @@ from functools import lru_cache, reduce
 from math import gcd, prod
 
 from mlir import ir
-from mlir.dialects import arith
+from mlir.dialects import arith, vector
 
 from tilec.dialects import primop, tile
 from tilec.dialects.index_expr import Atom, Dim, FloorDiv, Linear, Mod, dim, floordiv, mod, substitute
+from tilec.runtime.artifact import ITEM_BYTES
 
 Coordinates = tuple[int, ...]
 
@@ -107,6 +108,13 @@ def all_of(*conditions: ir.Value | None) -> ir.Value | None:
     """The conjunction of those that there are, None for none."""
     present = [c for c in conditions if c is not None]
     return reduce(arith.andi, present) if present else None
+
+
+def words_of(value: ir.Value) -> list[ir.Value]:
+    """A vector as the 32-bit words that it is held in."""
+    count = value.type.shape[0] * ITEM_BYTES[str(value.type.element_type)] // 4
+    words = vector.bitcast(ir.VectorType.get([count], ir.IntegerType.get_signless(32)), value)
+    return [vector.extract(words, [], [i]) for i in range(count)]
 
 
 def combiner(kind: tile.ReduceKind, element: ir.Type) -> Callable[[ir.Value, ir.Value], ir.Value]:

@@ -48,7 +48,7 @@ class OnlineParts(ThreadReductions):
             base, distances, size = self._slots([axis], {axis: groups}, apart)
             memory, step = parts.memory(size), distances[1]
             with self._when(speaks, alive):
-                parts.leave(memory, arith.addi(base, self._scaled(far, step)), list(parts.sums))
+                parts.leave(memory, arith.addi(base, self._scaled(far, step)), parts.with_maxima(list(parts.sums)))
             self._barrier()
             parts.collect(
                 lambda buffer, at, length, kind, group: kernel.LoadShared(
@@ -59,7 +59,8 @@ class OnlineParts(ThreadReductions):
             memory, rank = parts.memory(size), self._rank()
             for i, turn in enumerate(parts.turns(group_of)):
                 with self._when(speaks, self._is(far, turn), alive):
-                    parts.leave(memory, base, [k for k in parts.taken(turn, group_of) if i == 0 or k not in parts.common])
+                    own = parts.with_maxima(parts.taken(turn, group_of))
+                    parts.leave(memory, base, [key for key in own if i == 0 or key not in parts.common])
             with self._reads_of_others() as found:
                 parts.collect(
                     lambda buffer, at, length, kind, group: self._read_remote(buffer, at, kind, self._index(group)),
@@ -139,10 +140,13 @@ class _Parts:
     def _length(value: ir.Value) -> int:
         return value.type.shape[0] if isinstance(value.type, ir.VectorType) else 1
 
-    def leave(self, memory: dict[object, tuple[ir.Value, int]], slot: ir.Value, keys: list[Key]) -> None:
-        """Writes some sums and their maxima at a slot; maxima that are common, with sums that are."""
-        maxima = [at for at in dict.fromkeys(map(self._of, keys)) if at not in self.common or self.common & {*keys}]
-        for key in [*maxima, *keys]:
+    def with_maxima(self, keys: list[Key]) -> list[object]:
+        """Sums after the maxima that they are relative to."""
+        return [*dict.fromkeys(map(self._of, keys)), *keys]
+
+    def leave(self, memory: dict[object, tuple[ir.Value, int]], slot: ir.Value, keys: list[object]) -> None:
+        """Writes some maxima and sums at a slot."""
+        for key in keys:
             value = self.maxima[key] if key in self.maxima else self.sums[key]  # type: ignore[index]
             buffer, start = memory[key]
             at = self.lowering._at((self.lowering._scaled(slot, self._length(value)), start))

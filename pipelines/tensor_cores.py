@@ -20,7 +20,7 @@ from tilec.dialects.index_expr import Dim, Linear, dim, linear, make_map, map_re
 from tilec.dialects.kernel import ROW_BYTES
 from tilec.dialects.schedule import Schedule
 from tilec.pipelines.copied_tiles import CopiedTiles, blocks_of
-from tilec.pipelines.layouts import Coordinates, Fragments
+from tilec.pipelines.layouts import Coordinates, Fragments, words_of
 from tilec.pipelines.loops import known_bounds
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.outline import ops_in
@@ -328,20 +328,19 @@ class TensorCores(CopiedTiles):
                 deep[0] * ITEM_BYTES[str(lhs.element)] % 8 or lhs.layout.length != lhs.layout.box[op.depth]:
             raise PassFailure("the layout of a tile is not that of a tensor core's operands", op.operation.location)
 
-        def moved(at: Coordinates, **places: int) -> Coordinates:
-            known = {getattr(op, name): place for name, place in places.items()}
-            return tuple(known.get(i, x) for i, x in enumerate(at))
+        def moved(at: Coordinates, axis: int, place: int) -> Coordinates:
+            return (*at[:axis], place, *at[axis + 1:])
 
         sums = {at: self._scalars(value) for at, value in acc.values.items()}
         for at in acc.layout.coordinates():
             if (rows and at[rows[0]] % 2) or (beside and at[op.column] % 2):
                 continue
-            heights = [at, tuple(x + 1 if i == rows[0] else x for i, x in enumerate(at))] if rows else [at]
+            heights = [at, *(moved(at, row, at[row] + 1) for row in rows)]
             left = [self._words(lhs, c, op.depth) for c in heights]
             for i in range(theirs):
-                there = moved(at, twin=at[op.column] // 2 if beside else at[op.column])
+                there = moved(at, op.twin, at[op.column] // 2 if beside else at[op.column])
                 right = self._words(rhs, there, op.depth, i)
-                places = [(moved(c, column=c[op.column] + step) if beside else c, i if beside else i + step * theirs)
+                places = [(moved(c, op.column, c[op.column] + step), i) if beside else (c, i + step * theirs)
                           for c in heights for step in (0, 1)]
                 total = [sums[c][k] for c, k in places]
                 total += [self.constant(0, acc.element)] * (4 - len(total))
@@ -356,21 +355,14 @@ class TensorCores(CopiedTiles):
 
     def _words(self, side: Fragments, at: Coordinates, depth: int, element: int = 0) -> list[ir.Value]:
         """Of a row or, with the number of an element of runs that lie across the depth, a column: its words along the depth."""
-        word, item, runs = ir.IntegerType.get_signless(32), ITEM_BYTES[str(side.element)], side.layout.box[depth]
         registers = side.layout.registers
         values = [side.values[tuple(k if i == depth else x if n > 1 else 0 for i, (x, n) in enumerate(
             zip(at, registers, strict=True)))] for k in range(registers[depth])]
-
-        def split(value: ir.Value) -> list[ir.Value]:
-            count = value.type.shape[0] * item // 4
-            words = vector.bitcast(ir.VectorType.get([count], word), value)
-            return [vector.extract(words, [], [i]) for i in range(count)]
-
-        if runs == side.layout.length > 1:
-            return [w for value in values for w in self.remember(("words", value), functools.partial(split, value))]
-        scalars, each = [self._scalars(value)[element] for value in values], 4 // item
+        if side.layout.box[depth] == side.layout.length > 1:
+            return [w for value in values for w in self.remember(("words", value), functools.partial(words_of, value))]
+        scalars, each = [self._scalars(value)[element] for value in values], 4 // ITEM_BYTES[str(side.element)]
         pair = ir.VectorType.get([each], side.element)
-        return [split(vector.from_elements(pair, scalars[i:i + each]))[0] for i in range(0, len(scalars), each)]
+        return [words_of(vector.from_elements(pair, scalars[i:i + each]))[0] for i in range(0, len(scalars), each)]
 
     @staticmethod
     def _element(memory: ir.Value) -> ir.Type:
@@ -445,7 +437,7 @@ class TensorCores(CopiedTiles):
             if at[axis] % 4:
                 continue
             pairs = [source.values[tuple(x + i if a == axis else x for a, x in enumerate(at))] for i in range(4)]
-            words = [vector.extract(vector.bitcast(ir.VectorType.get([1], word), p), [], [0]) for p in pairs]
+            words = [w for p in pairs for w in words_of(p)]
             words = self._transposed(words, lane)
             value = vector.bitcast(wide, vector.from_elements(ir.VectorType.get([4], word), words))
             base, constant = self._offset(elements[0], origins, symbols)

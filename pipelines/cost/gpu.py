@@ -7,11 +7,10 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, linear
-from tilec.dialects.schedule import Axis, Schedule
+from tilec.dialects.schedule import Schedule
 from tilec.pipelines.cost.plan import cache_of, contraction_operands, largest, queries_of_a_key, roles_of, room_for
-from tilec.pipelines.cost.products import MOST_STAGES, Products, bytes_of, width_of
+from tilec.pipelines.cost.products import MOST_STAGES, Products, bytes_of, multiplied_types, width_of
 from tilec.pipelines.cost.rates import (
     FEW_ROWS,
     FIXED_CYCLES,
@@ -28,7 +27,7 @@ from tilec.pipelines.cost.rates import (
 from tilec.pipelines.cost.warp_tiles import FEWEST_SLOTS, MOST_SLOTS
 from tilec.pipelines.primop.fuse import is_contraction
 from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.primop.structure import Access, Reduction, defining_op, excludes
+from tilec.pipelines.primop.structure import Access, Reduction, excludes
 
 GPU_THREADS = 256
 MOST_THREADS = 1024  # of one block
@@ -274,10 +273,11 @@ class GpuPlan(Products):
         multiprocessor."""
         s, width = self.structure, largest(self.structure, d)
         sizes = [(h, queries[0]) for h, queries in queries_of_a_key(s, cache, FEW_ROWS)]
-        sums = [*s.nested, *(r.op for r in s.stages[0] if isinstance(r.op, primop.Sum) and r.contraction)]
-        kinds = {str(primop.element_type(v)) for o in sums if is_contraction(o) for v in defining_op(o.operand).operands}
-        if len(sizes) != 1 or sizes[0][1] == 1 or s.inner != [d] or not all(map(is_contraction, sums)) or len(kinds) != 1 or \
-                not kinds <= {"bf16", "f16"} or self._vector(d, cache) < 8 or width % 32 or width > CORE_WIDTH:
+        sums = [*s.nested, *(r.op for r in s.stages[0] if r.contraction)]
+        if s.inner != [d] or width % 32 or width > CORE_WIDTH or self._vector(d, cache) < 8:
+            return None
+        if len(sizes) != 1 or sizes[0][1] == 1 or not all(map(is_contraction, sums)) or \
+                multiplied_types(sums) not in ({"bf16"}, {"f16"}):
             return None
         programs = prod(largest(s, a) for a in s.grid) // sizes[0][1]
         return None if self._leaves_idle(2 * self._core_blocks() * programs) else sizes[0]
@@ -295,12 +295,10 @@ class GpuPlan(Products):
         self.cluster[t] = blocks
         schedule = self.schedule(dot=True, resident=1)
         schedule = schedule.with_axis(t, lanes_of=schedule.axes[d].name, warps=CORE_WARPS * blocks)
-        keys, head = schedule.axes[t], schedule.axes[d]
-        values = Axis(f"{head.name}_twin", head.extent, head.tile, 8, 4, False, twin_of=head.name)
-        twin = Axis(f"{keys.name}_twin", keys.extent, keys.tile, 2 * keys.threads, 1, False, blocks, keys.warps, values.name,
-                    keys.name)
+        values = schedule.axes[d].twin(threads=8, vector=4)
+        keys = schedule.axes[t].twin(threads=2 * self.threads[t], lanes_of=values.name)
         schedule = schedule.with_axis(h, lanes_of=values.name)
-        return replace(schedule, axes=(*schedule.axes, twin, values))
+        return replace(schedule, axes=(*schedule.axes, keys, values))
 
     def _keys_and_room(self) -> tuple[int, int]:
         """Keys, and values, that a thread reads before it uses them, and for how many such threads a multiprocessor has

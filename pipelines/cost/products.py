@@ -7,7 +7,7 @@ against it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -16,7 +16,7 @@ from mlir import ir
 
 from tilec.dialects import primop
 from tilec.dialects.index_expr import Dim, Linear, linear
-from tilec.dialects.schedule import Axis, Schedule
+from tilec.dialects.schedule import Schedule
 from tilec.pipelines.cost.fetches import F32_STEP, in_pieces, is_run, lies_across, lies_along
 from tilec.pipelines.cost.few_rows import MOST_REGISTERS, NEARLY, FewRows
 from tilec.pipelines.cost.group_tiles import GroupTiles
@@ -144,7 +144,7 @@ class Products(Plan):
 
     def _multiplied_bytes(self, stage: Sequence[Reduction]) -> int:
         """The size of the elements of products if tensor cores can make them, else 0: of f32 only where TF32 is allowed."""
-        types = {str(primop.element_type(v)) for r in stage for v in defining_op(r.op.operand).operands}
+        types = multiplied_types([r.op for r in stage])
         return 2 if types <= {"bf16", "f16"} else 4 if types == {"f32"} and self.structure.tf32 else 0
 
     def _warps(self, roles: Roles, k: int) -> Schedule | None:
@@ -184,8 +184,7 @@ class Products(Plan):
         schedule = self.schedule(dot=True, ahead=True, resident=shared.resident if shared else 0, tf32=item == 4)
         schedule = schedule.with_axis(rows[0], warps=warps)
         schedule = self._with_factors(schedule.with_axis(k, lanes_of=schedule.axes[last].name, warps=parts), columns)
-        twin = Axis(schedule.axes[last].name + "_twin", s.extents[last], self.tile[last], 8, 1, False,
-                    lanes_of=schedule.axes[rows[0]].name, twin_of=schedule.axes[last].name)
+        twin = schedule.axes[last].twin(threads=8, vector=1, lanes_of=schedule.axes[rows[0]].name)
         return replace(schedule, axes=(*schedule.axes, twin))
 
     def _copied(self, roles: Roles, k: int) -> Schedule | None:
@@ -379,6 +378,11 @@ class Products(Plan):
         fetch = 64 * (height + warps * width * together) / FETCHED_BYTES
         blocks = self._tensor_programs(row, columns, height, width)
         return -(-blocks // self.target.multiprocessors) * steps * max(multiply, fetch) + FIXED_CYCLES
+
+
+def multiplied_types(sums: Iterable[ir.OpView]) -> set[str]:
+    """The types of what sums of products multiply."""
+    return {str(primop.element_type(v)) for op in sums for v in defining_op(op.operand).operands}
 
 
 def bytes_of(access: Access) -> int:

@@ -62,11 +62,15 @@ class OnlineLoops(Reductions):
             return [(0, whole, size, ()), (whole, end, size, guard)]
         if size <= threads:
             return super()._spans(axis, copies)
-        # What is left is taken one element a thread: a whole turn would mostly compute what does not exist. A tensor core
-        # takes no less.
-        held, least = self._held_extent(axis), size if self.schedule.twins else threads
+        held, least = self._held_extent(axis), self._least_turn(axis)
         most = floordiv(extent if held is None else held, size) * size
         return [(0, most, size, ()), (most, extent, least, guard if least > 1 else ())]
+
+    def _least_turn(self, axis: int) -> int:
+        """What a turn takes of what is left: one element a thread, as a whole turn would mostly compute what does not exist. A
+        tensor core a warp takes no less."""
+        size = self.tiles[axis]
+        return size if self.schedule.twins else min(size, self.schedule.axes[axis].threads)
 
     def _held_extent(self, axis: int) -> Linear | None:
         ends = {rows for _, rows in self.held.values()}
@@ -82,7 +86,7 @@ class OnlineLoops(Reductions):
 
         With tensor cores, tiles that not all rows see whole are masked, at both ends.
         """
-        size, threads = self.tiles[axis], self.schedule.axes[axis].threads
+        size = self.tiles[axis]
         begin = self._live_start(axis, whole=False)
         if not self._begins_anywhere(axis):
             begin = self._rounded(begin, size, up=False)
@@ -99,7 +103,7 @@ class OnlineLoops(Reductions):
         if size == 1:
             return [(begin, end, 1, ())]
         most = counted(end, up=False)
-        least = size if self.schedule.twins else min(size, threads)
+        least = self._least_turn(axis)
         return [(begin, most, size, ()), (most, end, least, guard if least > 1 else ())]
 
     def _begins_anywhere(self, axis: int) -> bool:
