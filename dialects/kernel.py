@@ -110,6 +110,22 @@ class LoadGlobal(_Access, name="load_global"):
             raise VerifyError(f"when must be i1 and result a vector, but are {self.when.type} and {self.result.type}")
 
 
+class LoadOver(_Access, name="load_over"):
+    """Reads a vector where `when` is true; elsewhere it is `value`, without an access."""
+
+    value: Operand[ir.VectorType]
+    buffer: Operand[ir.MemRefType]
+    offset: Operand[ir.IndexType]
+    when: Operand[ir.IntegerType]
+    result: Result[ir.VectorType]
+
+    def verify(self) -> None:
+        self._check_access(self.buffer, self.result)
+        if self.when.type.width != 1 or self.value.type != self.result.type:
+            raise VerifyError(f"when must be i1 and value have the result's type {self.result.type}, but are {self.when.type} "
+                              f"and {self.value.type}")
+
+
 class StoreGlobal(_Access, name="store_global"):
     """Writes a scalar or a vector."""
 

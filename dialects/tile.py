@@ -98,6 +98,22 @@ class Load(_Access, name="load"):
                               f"but takes {self.held.n_dims} and {self.held.n_symbols}")
 
 
+class LoadOver(_Access, name="load_over"):
+    """A tile of `source` where the mask holds, and of `value` elsewhere."""
+
+    value: Operand[Vector]
+    source: Operand[ir.MemRefType]
+    result: Result[Vector]
+    origin: Sequence[Operand[ir.IndexType]] = ()
+
+    def verify(self) -> None:
+        self._check_access(self.source, self.result)
+        if self.mask is None:
+            raise VerifyError("needs a mask, as all of value would be replaced")
+        if self.value.type != self.result.type:
+            raise VerifyError(f"value and result must have one type, but have {self.value.type} and {self.result.type}")
+
+
 class Gather(_Access, name="gather"):
     """A tile of `source` whose map takes one more dimension, last: the element of `index`."""
 

@@ -168,7 +168,7 @@ class Accesses(FragmentValues):
         return all(e - elements[0] == linear(i) and p is places[0]
                    for i, (e, p) in enumerate(zip(elements, places, strict=True)))
 
-    def _lower_load(self, op: tile.Load | tile.Gather) -> Fragments:
+    def _lower_load(self, op: tile.Load | tile.LoadOver | tile.Gather) -> Fragments:
         shape, element = list(op.result.type.shape), op.result.type.element_type
         layout, buffer = self.layout(shape), self.scalars[op.source]
         kind = self.fragment_type(layout, element)
@@ -178,11 +178,12 @@ class Accesses(FragmentValues):
             uniform = all_of(uniform, self.needs(at, shape))
             if isinstance(op, tile.Gather):
                 places = self._with_rows(origins, self._rows(op, at, layout), len(elements))
-            pad = self.constant(0, kind) if uniform is not None or varying is not None else None
+            known = self.tiles[op.value].values[at] if isinstance(op, tile.LoadOver) else None
+            pad = known or (self.constant(0, kind) if uniform is not None or varying is not None else None)
             if self._is_run(elements, places):
                 base, constant = self._offset(elements[0], places[0], symbols)
                 if uniform is not None and varying is None and \
-                        (value := self.load_when(buffer, (base, constant), kind, uniform)) is not None:
+                        (value := self.load_when(buffer, (base, constant), kind, uniform, known)) is not None:
                     values[at] = value
                     continue
                 if uniform is not None:  # a missing row is read from the buffer's start and thrown away
@@ -205,11 +206,11 @@ class Accesses(FragmentValues):
                 if varying is not None:
                     value = arith.select(varying, value, pad)
             if uniform is not None:
-                value = self.or_zero(uniform, value)
+                value = self.or_zero(uniform, value) if known is None else arith.select(uniform, value, known)
             values[at] = value
         return Fragments(layout, element, values)
 
-    def _inside(self, op: tile.Load | tile.Gather, at: Coordinates, layout: Layout, constant: int) -> int:
+    def _inside(self, op: tile.Load | tile.LoadOver | tile.Gather, at: Coordinates, layout: Layout, constant: int) -> int:
         """The part of a fragment's constant offset that is safe whatever its mask says, because the mask does not vary along
         the axes that it comes from and the buffer is large enough: fragments that differ by it then share an address."""
         if not self.masks_by_element or isinstance(op, tile.Gather) or op.mask is None:

@@ -47,8 +47,10 @@ class FragmentValues(ABC):
                     otherwise: ir.Value) -> ir.Value:
         """As `load`, for a vector whose elements exist where `mask` is true."""
 
-    def load_when(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, flag: ir.Value) -> ir.Value | None:
-        """As `load`, zeros and no access where a flag is false; None where that is not better than reading another place."""
+    def load_when(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, flag: ir.Value,
+                  otherwise: ir.Value | None) -> ir.Value | None:
+        """As `load`, without an access where a flag is false: zeros or `otherwise`. None where that is not better than reading
+        another place."""
         return None
 
     @abstractmethod

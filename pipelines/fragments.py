@@ -47,7 +47,7 @@ class FragmentLowering(Accesses):
 
     def lower(self, op: ir.OpView) -> None:
         name = op.operation.name
-        if isinstance(op, tile.Load | tile.Gather):
+        if isinstance(op, tile.Load | tile.LoadOver | tile.Gather):
             self.tiles[op.result] = self._lower_load(op)
         elif isinstance(op, tile.Store | tile.Scatter):
             self._lower_store(op)

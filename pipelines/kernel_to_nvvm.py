@@ -51,7 +51,7 @@ def _convert_function(module: ir.OpView, function: ir.OpView) -> None:
     attributes = lowered.operation.attributes
     attributes["gpu.kernel"] = attributes["nvvm.kernel"] = ir.UnitAttr.get()
     attributes["nvvm.reqntid"] = ir.Attribute.parse(f"array<i32: {block_size}, 1, 1>")
-    for kept in ("kernel.grid", "kernel.dependent", "kernel.tensor_maps"):
+    for kept in ("kernel.grid", "kernel.dependent", "kernel.tensor_maps", "kernel.wide_indices"):
         if kept in function.attributes:
             attributes[kept] = function.attributes[kept]
     if "kernel.cluster" in function.attributes:

@@ -9,7 +9,7 @@ from mlir.dialects import arith, llvm, nvvm, vector
 
 from tilec.dialects import kernel
 from tilec.dialects.tile import ReduceKind
-from tilec.pipelines.layouts import combiner, element_of
+from tilec.pipelines.layouts import combiner, element_of, words_of
 from tilec.pipelines.passes import PassFailure
 from tilec.runtime.artifact import ITEM_BYTES
 
@@ -62,18 +62,22 @@ def _stream(op: ir.OpView) -> ir.Value:
     return vector.bitcast(kind, vector.from_elements(ir.VectorType.get([4], word), _members(loaded, 4, word)))
 
 
-def _load_when(op: ir.OpView) -> ir.Value:
-    """Loads of 16 bytes, or one of 8, under a condition, zeros where it is false."""
+def _load_when(op: ir.OpView, otherwise: ir.Value | None = None) -> ir.Value:
+    """Loads of 16 bytes, or one of 8, under a condition; zeros, or the words of another value, where it is false."""
     word, kind = ir.IntegerType.get_signless(32), op.results[0].type
     if width_of(kind) % 16 and width_of(kind) != 8:
         raise PassFailure(f"under a condition 8 or 16 bytes are read at once, not {kind}", op.operation.location)
     address, count = address_of(op.buffer, op.offset, element_of(kind)), min(width_of(kind) // 4, 4)
     names, words = [f"${i}" for i in range(count)], []
-    for start in range(0, width_of(kind), 4 * count):
+    known = words_of(otherwise) if otherwise is not None else []
+    load = f"ld.relaxed.gpu.global.v{count}.b32" if known else f"ld.global.v{count}.b32"  # ptxas moves plain ones to their use
+    for start in range(0, width_of(kind) // 4, count):
+        before = known[start:start + count]
         loaded = llvm.inline_asm(
-            _struct(count, word), [address, op.when], "".join(f"mov.b32 {name}, 0; " for name in names) +
-            f"@${count + 1} ld.global.v{count}.b32 {{{', '.join(names)}}}, [${count}+{start}];",
-            "=&r," * count + "l,b,~{memory}", has_side_effects=True, asm_dialect=0)
+            _struct(count, word), [address, op.when, *before], "".join(f"mov.b32 {name}, 0; " for name in names if not before) +
+            f"@${count + 1} {load} {{{', '.join(names)}}}, [${count}+{4 * start}];",
+            ",".join(["=&r"] * count + ["l", "b", *map(str, range(len(before))), "~{memory}"]), has_side_effects=True,
+            asm_dialect=0)
         words += _members(loaded, count, word)
     return vector.bitcast(kind, vector.from_elements(ir.VectorType.get([len(words)], word), words))
 
@@ -123,6 +127,11 @@ def _load_global(op: ir.OpView) -> ir.Value:
     if op.when is not None:
         return _load_when(op)
     return _stream(op) if op.cache is kernel.Cache.STREAM and is_vector and width_of(op.result.type) == 16 else _load(op)
+
+
+@rule(kernel.LoadOver)
+def _load_over(op: ir.OpView) -> ir.Value:
+    return _load_when(op, op.value)
 
 
 @rule(kernel.LoadShared)

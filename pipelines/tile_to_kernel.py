@@ -19,7 +19,7 @@ from tilec.dialects.schedule import Schedule
 from tilec.errors import UnsupportedError
 from tilec.pipelines.layouts import Fragments
 from tilec.pipelines.passes import Pass, PassFailure
-from tilec.pipelines.primop.outline import body_of, functions
+from tilec.pipelines.primop.outline import body_of, functions, ops_in
 from tilec.pipelines.tensor_cores import GROUP, TensorCores, dealt_registers
 from tilec.pipelines.thread_reductions import WARP, in_space
 from tilec.runtime.artifact import ITEM_BYTES
@@ -61,6 +61,10 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
     roles = any(isinstance(o, tile.Producer) for o in body_of(function).operations)
     lowered.attributes["kernel.block"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _block_size(schedule, roles))
     lowered.attributes["kernel.grid"] = grid.attribute()
+    if ops_in(function, tile.DotTwin) and not ops_in(function, tile.ReduceOnline):
+        # Turns of a product of few rows are written out: where addresses are one base and numbers, ptxas reads so far ahead
+        # that registers spill.
+        lowered.attributes["kernel.wide_indices"] = ir.UnitAttr.get()
     if "tile.workers" in function.attributes:
         workers = linear(ir.IntegerAttr(function.attributes["tile.workers"]).value)
         lowered.attributes["kernel.grid"] = ir.ArrayAttr.get([
@@ -200,19 +204,22 @@ class _GpuLowering(TensorCores):
     def barrier(self) -> None:
         self._barrier()
 
-    def _lower_load(self, op: tile.Load | tile.Gather) -> Fragments:
+    def _lower_load(self, op: tile.Load | tile.LoadOver | tile.Gather) -> Fragments:
         kind = self.fragment_type(self.layout(list(op.result.type.shape)), op.result.type.element_type)
         self.held = isinstance(op, tile.Load) and op.held is not None and (op.mask is None or _in_pieces(kind))
-        self.early = isinstance(op, tile.Load) and self.schedule.ahead and _in_pieces(kind) and \
+        self.early = isinstance(op, tile.Load | tile.LoadOver) and self.schedule.ahead and _in_pieces(kind) and \
             not _is_shared(self.scalars[op.source]) and self.scalars[op.source] not in self.weights
         fragments, self.held, self.early = super()._lower_load(op), False, False
         return fragments
 
-    def load_when(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, flag: ir.Value) -> ir.Value | None:
+    def load_when(self, buffer: ir.Value, offset: tuple[ir.Value, int], kind: ir.Type, flag: ir.Value,
+                  otherwise: ir.Value | None) -> ir.Value | None:
         """Of what is read ahead, which LLVM would move to where it is used, and of what is held: another place, which would be
         read instead, may not be. What a tile repeats is read once."""
         if not (self.held or self.early):
             return None
+        if otherwise is not None:
+            return kernel.LoadOver(value=otherwise, buffer=buffer, offset=self._at(offset), when=flag, result=kind).result
         cache = kernel.Cache.HELD if self.held else kernel.Cache.PLAIN
         return self.remember(("when", buffer, *offset, flag), lambda: kernel.LoadGlobal(
             cache=cache, buffer=buffer, offset=self._at(offset), when=flag, result=kind).result)

@@ -41,6 +41,7 @@ MANY_QUERIES = 8192  # from which groups of warps that read keys together gain m
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 CORE_WIDTH = 128  # elements of a head of which a warp's tensor core takes 16 keys and values a turn, and the widest
 CORE_WARPS, CORE_BLOCKS = 8, 2  # that share a cache so: fewer read it slower, and more combine what they have in the end
+SHORT_CACHE, SHORT_WARPS = 512, 4  # keys of one turn of a step of one sequence, and the warps of a block that shares them
 ROW_LOADS = 16  # 16-byte loads of one thread where a program makes a row first, which must pay for more of the matrix
 ELEMENTS_OF_A_TURN = 16  # of a long row that a thread takes between mending what it carries
 ELEMENTS_OF_A_ROW = 32  # of a short row that a thread keeps
@@ -257,20 +258,20 @@ class GpuPlan(Products):
         alike = [o for o in fitting if prod(o[2]) == prod(fitting[0][2])]
         filled = next((o for o in reversed(alike) if not self._leaves_idle(programs * o[2][0])), fitting[0])
         ordered = [filled, *(o for o in options if o != filled)]
-        if (rows := self._rows_of_cores(d, cache)) is not None:
-            blocks = self._core_blocks()
-            ordered.insert(0, (filled[0], f"clusters of {blocks}, {CORE_WARPS} warps with a tensor core each", (blocks, 0)))
+        rows = self._rows_of_cores(d, cache)
+        if rows is not None and (shape := self._core_shape(largest(s, d), rows[1], long)) is not None:
+            label = f"clusters of {shape[0]}, {shape[1]} warps with a tensor core each"
+            ordered.insert(0, (filled[0], label, (shape[0], -shape[1])))
         cluster, threads = self.pick(ordered)
-        if rows is not None and not threads:
-            return self._online_cores(t, d, *rows)
+        if rows is not None and threads < 0:
+            return self._online_cores(t, d, *rows, cluster, -threads)
         self.set(t, keys, cluster * threads // lanes)
         self.cluster[t] = cluster
         return self.schedule(dot=True, ahead=True, resident=room // threads)
 
     def _rows_of_cores(self, d: int, cache: Sequence[Access]) -> tuple[int, int] | None:
         """The axis of queries that read the same keys, and how many of them are the rows of a warp's tensor core: None where
-        operands are no 16-bit elements, registers have no room for a head, or programs leave idle more than every second
-        multiprocessor."""
+        operands are no 16-bit elements or registers have no room for a head."""
         s, width = self.structure, largest(self.structure, d)
         sizes = [(h, queries[0]) for h, queries in queries_of_a_key(s, cache, FEW_ROWS)]
         sums = [*s.nested, *(r.op for r in s.stages[0] if r.contraction)]
@@ -279,22 +280,29 @@ class GpuPlan(Products):
         if len(sizes) != 1 or sizes[0][1] == 1 or not all(map(is_contraction, sums)) or \
                 multiplied_types(sums) not in ({"bf16"}, {"f16"}):
             return None
-        programs = prod(largest(s, a) for a in s.grid) // sizes[0][1]
-        return None if self._leaves_idle(2 * self._core_blocks() * programs) else sizes[0]
+        return sizes[0]
 
-    def _core_blocks(self) -> int:
-        return min(CORE_BLOCKS, self.target.most_clustered)
+    def _core_shape(self, width: int, queries: int, long: bool) -> tuple[int, int] | None:
+        """Blocks of a cluster and warps of a block that share a cache by their tensor cores. A few blocks where programs give
+        nearly every second multiprocessor one; otherwise, if the cache is not long, so many that what a short one holds is one
+        turn, read before the kernel before ends."""
+        programs = prod(largest(self.structure, a) for a in self.structure.grid) // queries
+        blocks = min(CORE_BLOCKS, self.target.most_clustered)
+        if not self._leaves_idle(2 * blocks * programs):
+            return blocks, CORE_WARPS
+        blocks = SHORT_CACHE // (SHORT_WARPS * _core_keys(width))
+        return None if long or blocks > min(self.target.most_clustered, CLUSTER) else (blocks, SHORT_WARPS)
 
-    def _online_cores(self, t: int, d: int, h: int, queries: int) -> Schedule:
+    def _online_cores(self, t: int, d: int, h: int, queries: int, blocks: int, warps: int) -> Schedule:
         """The same by each warp's tensor core, straight from memory: its rows are queries that read the same keys, its columns
         keys, and then the head. Keys have a second layout over its eight lanes of columns, and so have values' heads."""
-        width, blocks = largest(self.structure, d), self._core_blocks()
+        width = largest(self.structure, d)
         self.set(h, 1, queries)
         self.set(d, width // 32, 4, 8)
-        self.set(t, CORE_WIDTH // width * 4, 4 * CORE_WARPS * blocks)  # as much of keys and values as registers have room for
+        self.set(t, _core_keys(width) // 4, 4 * warps * blocks)
         self.cluster[t] = blocks
-        schedule = self.schedule(dot=True, resident=1)
-        schedule = schedule.with_axis(t, lanes_of=schedule.axes[d].name, warps=CORE_WARPS * blocks)
+        schedule = self.schedule(dot=True, resident=1, ahead=warps == SHORT_WARPS)
+        schedule = schedule.with_axis(t, lanes_of=schedule.axes[d].name, warps=warps * blocks)
         values = schedule.axes[d].twin(threads=8, vector=4)
         keys = schedule.axes[t].twin(threads=2 * self.threads[t], lanes_of=values.name)
         schedule = schedule.with_axis(h, lanes_of=values.name)
@@ -375,6 +383,11 @@ class GpuPlan(Products):
         self.set(n, 1, threads, vector)
         self.set(k, 2 * LOADS_IN_FLIGHT, GPU_THREADS // threads, 1)
         return self.schedule(dot=True)
+
+
+def _core_keys(width: int) -> int:
+    """Keys, and values, of a turn of a warp's tensor core: as many as registers have room for."""
+    return CORE_WIDTH // width * 16
 
 
 def _row_bytes(width: int) -> int:

@@ -38,7 +38,9 @@ class Expressions:
         self.memo: dict[tuple, ir.Value] = {}
         self.never: frozenset[Linear] = frozenset()  # conditions that hold nowhere in the present loop
         self.held = held_rows(structure.function)
-        self.early: frozenset[int] = frozenset()  # axes along which the present loop reads only what is held
+        self.early: dict[int, Linear] = {}  # axes along which the present loop reads only what is held, and how far
+        self.mixed: frozenset[int] = frozenset()  # axes along which the present turn reads what is held and what follows
+        self.zeroed: dict[ir.Value, frozenset[Linear]] = {}  # tiles that are zero where one of these conditions does not hold
 
     # What reductions say (see reductions.py and online_loops.py) ------------------------------------------------------------
 
@@ -88,15 +90,23 @@ class Expressions:
         axes = self._axes_of(index)
         shape = self._shape(axes)
         relevant = tuple(g for g in self.guards if self._axes_of((g,)) <= axes)
-        return tile.Load(source=self.buffers[value], result=ir.VectorType.get(shape, primop.element_type(value)),
-                         **self._place(index, relevant, held=self._held(value, index))).result
+        kind = ir.VectorType.get(shape, primop.element_type(value))
 
-    def _held(self, value: ir.Value, index: Index) -> tuple[Linear, ...]:
-        """The condition under which rows that are read in the present loop were there before, if it holds for all of them."""
-        if value not in self.held or not self.early:
-            return ()
+        def read(guards: Sequence[Linear], held: Sequence[Linear]) -> ir.Value:
+            return tile.Load(source=self.buffers[value], result=kind, **self._place(index, guards, held=held)).result
+
+        if value not in self.held:
+            return read(relevant, ())
         dimension, rows = self.held[value]
-        return (rows - 1 - index[dimension],) if index[dimension] in [dim(a) for a in self.early] else ()
+        along = next((a for a in (*self.early, *self.mixed) if index[dimension] == dim(a)), None)
+        if along in self.mixed:  # what is held may be read before the rest is written
+            before = rows - 1 - dim(along)
+            others = [g for g in relevant if not self._always(g - before)]
+            whole = tile.LoadOver(value=read((*others, before), (before,)), source=self.buffers[value], result=kind,
+                                  **self._place(index, (*relevant, dim(along) - rows))).result
+            self.zeroed[whole] = frozenset(relevant)
+            return whole
+        return read(relevant, () if along is None else (self.early[along] - 1 - dim(along),))
 
     def _load_row(self, value: ir.Value, index: Index) -> ir.Value:
         place = tuple(e for e in index if not e.is_constant)
@@ -121,7 +131,10 @@ class Expressions:
             if isinstance(op, primop.Add | primop.Mul | primop.Mod):
                 values = [self._converted(v, element) for v in values]
             if isinstance(op, primop.Cast):
-                return self._converted(values[0], element)
+                result = self._converted(values[0], element)
+                if values[0] in self.zeroed:
+                    self.zeroed[result] = self.zeroed[values[0]]
+                return result
             return elementwise(op, self._aligned(*values), element)
 
     def _clamped(self, index: ir.Value, low: int, high: int) -> ir.Value:

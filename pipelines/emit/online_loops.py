@@ -6,7 +6,7 @@ from mlir import ir
 from mlir.dialects import affine, arith, math
 
 from tilec.dialects import primop, tile
-from tilec.dialects.index_expr import Dim, Linear, dim, floordiv, linear, make_map, map_results, substitute
+from tilec.dialects.index_expr import Dim, Linear, dim, floordiv, linear, make_map, map_results, range_of, substitute
 from tilec.pipelines.emit.reductions import Reductions, Span
 from tilec.pipelines.passes import PassFailure
 from tilec.pipelines.primop.online_reductions import Chain, below_cast, match_power
@@ -64,6 +64,9 @@ class OnlineLoops(Reductions):
             return super()._spans(axis, copies)
         held, least = self._held_extent(axis), self._least_turn(axis)
         most = floordiv(extent if held is None else held, size) * size
+        if held is not None and self.structure.part < 0 and (extent - held).constant <= 1:
+            # One turn takes what is left, and what kernels write. It comes first, so that the others find its registers free.
+            return [(most, most + size, size, guard), (0, most, size, ())]
         return [(0, most, size, ()), (most, extent, least, guard if least > 1 else ())]
 
     def _least_turn(self, axis: int) -> int:
@@ -124,7 +127,12 @@ class OnlineLoops(Reductions):
         first = self._first_exclusions(axis)
         rows = {a for e in first for a in e.atoms() if isinstance(a, Dim) and a != Dim(axis)}
         behind = first and all(self.tiles[a.position] == 1 for a in rows) and self._begins_anywhere(axis)
-        return frozenset(first) if behind else frozenset()
+        # What follows all that the loop takes, or all that exists.
+        held = self._held_extent(axis) if not guard else None
+        last = (self.structure.extents[axis] if held is None else held) - 1
+        sums = {e: range_of(e + last - dim(axis), self.ranges) for e in self._exclusions(axis)}
+        beyond = [e for e, bounds in sums.items() if bounds is not None and bounds[1] < 0]
+        return frozenset((*first, *beyond) if behind else beyond)
 
     def _accumulate(self, stage: list[Reduction], values: list[ir.Value], copies: int, copy: int) -> list[ir.Value]:
         if self.structure.online:
@@ -267,9 +275,14 @@ class OnlineLoops(Reductions):
         score, negated = (self._operand(shifted, k, at) for k in (0, 1))
         scale = _number(chain.scale)
         offset = arith.mulf(negated, self._splat(scale, negated.type.element_type, negated.type.shape))
+        axes = self.structure.stages[0][0].axes
+        tail = tuple(g for g in self.guards if scale > 0 and any(Dim(a) in g.atoms() for a in axes))
+        score = self._select_guard(tail, score, float("-inf"))  # as the maximum reads it; its power is 0
         score, offset = self._aligned(score, offset)
         factor = self._splat(scale, score.type.element_type, score.type.shape)
-        return exp2_of_factor(math.fma(score, factor, offset))
+        power = exp2_of_factor(math.fma(score, factor, offset))
+        self.zeroed[power] = frozenset(tail)
+        return power
 
     def _special(self, op: ir.OpView, point: Index, element: ir.Type) -> ir.Value | None:
         """The exponential of a chain, and sums with what a mask leaves out in the present loop."""

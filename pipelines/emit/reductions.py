@@ -17,11 +17,11 @@ Span = tuple[Linear | int | ir.Value, Linear | int | ir.Value, int, tuple[Linear
 
 
 def is_one_turn(start: Linear | int | ir.Value, stop: Linear | int | ir.Value, step: int) -> bool:
-    """Whether a loop runs once, for all lengths."""
+    """Whether a loop runs once, for all lengths. What is left of a constant extent stays a loop that assemblers see through."""
     if isinstance(start, ir.Value) or isinstance(stop, ir.Value):
         return False
-    last = linear(stop)
-    return linear(start) == linear(0) and last.is_constant and 0 < last.constant <= step
+    first, length = linear(start), linear(stop) - linear(start)
+    return length.is_constant and 0 < length.constant <= step and (not first.is_constant or first == linear(0))
 
 
 class Reductions(Expressions):
@@ -94,11 +94,11 @@ class Reductions(Expressions):
             saved, guards = self.origin[axis], self.guards
             self.guards = guards + guard
             self.never = self._excluded_from(axis, guard)
-            early, held = self.early, not guard and self._held_extent(axis) is not None
-            layouts = {axis, *(twin for twin, other in self.schedule.twins.items() if other == axis)}
-            self.early = early | layouts if held else early - layouts
-            one_turn = here == 1 and is_one_turn(start, stop, step)
+            told, one_turn = (self.early, self.mixed), here == 1 and is_one_turn(start, stop, step)
+            self._tell_held(axis, start, stop, bool(guard), one_turn)
             if one_turn:
+                if start != 0:
+                    self.origin[axis], self.memo = self._bound(start), {}
                 values = self._reduce_loops(stage, inner, values, copies) if inner else \
                     self._accumulate(stage, values, copies, 0)
             elif is_one_turn(start, stop, step):
@@ -109,10 +109,21 @@ class Reductions(Expressions):
                     scf.YieldOp(self._steps(stage, axis, inner, list(loop.inner_iter_args), loop.induction_variable, here,
                                             copies))
                 values = list(loop.results)
-            self.origin[axis], self.guards, self.never, self.early = saved, guards, frozenset(), early
-            self.memo = self.memo if one_turn else {}
+            self.origin[axis], self.guards, self.never = saved, guards, frozenset()
+            self.early, self.mixed = told
+            self.memo = self.memo if one_turn and start == 0 else {}
             self.tiles[axis] = self.schedule.axes[axis].tile
         return values
+
+    def _tell_held(self, axis: int, start: Linear | int | ir.Value, stop: Linear | int | ir.Value, guarded: bool,
+                   one_turn: bool) -> None:
+        """Says for a loop along an axis, in all its layouts, how what it reads may be told apart from what kernels write."""
+        layouts = {axis, *(twin for twin, other in self.schedule.twins.items() if other == axis)}
+        held = self._held_extent(axis)
+        self.early = {a: end for a, end in self.early.items() if a not in layouts}
+        if held is not None and not guarded:
+            self.early |= dict.fromkeys(layouts, linear(stop) if not isinstance(stop, ir.Value) else held)
+        self.mixed = self.mixed | layouts if held is not None and guarded and one_turn else self.mixed - layouts
 
     def _bound(self, bound: Linear | int | ir.Value) -> ir.Value:
         return bound if isinstance(bound, ir.Value) else self._value(linear(bound))
@@ -153,9 +164,11 @@ class Reductions(Expressions):
             sides = [self._side(reduction, k, index) for k in (0, 1)]
             zeroed = [self._zero_outside(tail, v) for v in sides]
             return tile.Dot(lhs=zeroed[0], rhs=zeroed[1], acc=accumulator, result=accumulator.type).result
-        value = self._operand(op, 0, reduction.point)
-        value = self._converted(value, accumulator.type.element_type)
-        value = self._select_guard(tail, value, self._neutral_value(reduction))
+        zeroed = self._operand(op, 0, reduction.point)
+        value = self._converted(zeroed, accumulator.type.element_type)
+        neutral = self._neutral_value(reduction)
+        if neutral or not {*tail} <= self.zeroed.get(zeroed, frozenset()):
+            value = self._select_guard(tail, value, neutral)
         if self._in_parts(reduction):
             value = self._reduced_tile(reduction, self._whole(reduction, value), self._partial_sizes(reduction))
         return self._combine(reduction, accumulator, value)
@@ -163,8 +176,8 @@ class Reductions(Expressions):
     def _zero_outside(self, guard: tuple[Linear, ...], value: ir.Value) -> ir.Value:
         """An operand that is 0 where a condition does not hold: what is read under it is, and what rings fetch past the end."""
         load = defining_op(value)
-        if isinstance(load, tile.Load) and (self.schedule.rings or
-                                            (load.mask is not None and {*guard} <= {*map_results(load.mask)})):
+        if {*guard} <= self.zeroed.get(value, frozenset()) or (isinstance(load, tile.Load) and (
+                self.schedule.rings or (load.mask is not None and {*guard} <= {*map_results(load.mask)}))):
             return value
         return self._select_guard(guard, value, 0.0)
 

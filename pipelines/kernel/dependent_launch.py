@@ -75,7 +75,7 @@ def _is_constant_load(op: ir.OpView, table: ir.Value) -> bool:
 def _touches_written_memory(op: ir.OpView, table: ir.Value) -> bool:
     if len(op.operation.regions):
         return any(_touches_written_memory(o, table) for r in op.operation.regions for b in r.blocks for o in b.operations)
-    reads = kernel.LoadGlobal | kernel.StoreGlobal | kernel.TmaLoad | kernel.CopyAsync
+    reads = kernel.LoadGlobal | kernel.LoadOver | kernel.StoreGlobal | kernel.TmaLoad | kernel.CopyAsync
     return isinstance(op, reads) and not _is_constant_load(op, table)
 
 

@@ -1,9 +1,8 @@
 """Indices of kernels are words of 32 bits: no buffer of a kernel has more elements than such a word can count.
 
 Upstream makes every index 64 bits wide, and a GPU computes with such a number in two or more instructions, which a division
-multiplies. An address is widened where it is made: the element of a buffer is a signed index there. Products of few rows by
-mma.sync straight from memory keep wide indices: their turns are written out, and where addresses are one base and numbers,
-ptxas reads so far ahead that registers spill.
+multiplies. An address is widened where it is made: the element of a buffer is a signed index there. A function that is marked
+with `kernel.wide_indices` keeps them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith, llvm, nvvm
+from mlir.dialects import arith, llvm
 
 from tilec.pipelines.kernel import gpu_modules
 from tilec.pipelines.passes import Pass, PassFailure
@@ -34,9 +33,9 @@ class NarrowIndices(Pass):
 
 
 def _narrow(function: ir.OpView) -> None:
-    ops = ops_in(function, ir.OpView)
-    if any(map(_multiplies, ops)) and not any(isinstance(o, nvvm.LdMatrixOp) for o in ops):
+    if "kernel.wide_indices" in function.attributes:
         return
+    ops = ops_in(function, ir.OpView)
     word = ir.IntegerType.get_signless(32)
     exact = ir.Attribute.parse("#arith.overflow<nsw>")
     for op in ops:
@@ -67,10 +66,6 @@ def _replace(cast: ir.OpView, word: ir.Type) -> None:
             value = arith.trunci(word, before)
     after.replace_all_uses_with(value)
     cast.operation.erase()
-
-
-def _multiplies(op: ir.OpView) -> bool:
-    return isinstance(op, llvm.InlineAsmOp) and ir.StringAttr(op.asm_string).value.startswith("mma.sync")
 
 
 def _is_index(value: ir.Value) -> bool:

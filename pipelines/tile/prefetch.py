@@ -2,10 +2,10 @@
 
     for i: x = load(i); use(x)   ->   x0 = load(first); for i carrying x: next = load(i + step); use(x); yield next
 
-The first tiles are read before the loops that come before as well. The last turn reads a tile too many: one that its mask
-says does not exist or, where no mask ends the loop, its own tile again (a loop ends at a multiple of its step). Then the first
-tile must lie inside the buffer even if the loop makes no turn; one that would not is moved there. A load that is the same in
-every turn moves before the loop. Part of the schedule: `ahead`.
+The first tiles are read before the loops that come before as well. The last turn reads a tile too many: one that a condition
+says does not exist, or is not `held`, or, where none ends the loop, its own tile again (a loop ends at a multiple of its step).
+Then the first tile must lie inside the buffer even if the loop makes no turn; one that would not is moved there. A load that is
+the same in every turn moves before the loop. Part of the schedule: `ahead`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from tilec.dialects import tile
-from tilec.dialects.index_expr import Dim, dim, map_results
+from tilec.dialects.index_expr import Dim, Linear, dim, make_map, map_results
 from tilec.pipelines.loops import carry_on, carrying
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
@@ -63,7 +63,7 @@ def _pipeline(loop: scf.ForOp) -> None:
     if not ahead:
         return
     with loop.operation.location, ir.InsertionPoint(_earliest(loop, ahead)):
-        first = [_copy(o, loop.induction_variable, _first(o, loop), first=True) for o in ahead]
+        first = [_copy(o, loop.induction_variable, _first(o, loop)) for o in ahead]
     loop, carried = carrying(loop, first)
     with loop.operation.location, ir.InsertionPoint.at_block_begin(loop.body):
         following = arith.addi(loop.induction_variable, loop.step)
@@ -113,9 +113,15 @@ def _earliest(loop: scf.ForOp, loads: list[tile.Load]) -> ir.OpView:
 
 
 def _bounded(load: tile.Load, loop: scf.ForOp) -> bool:
-    """Whether the mask ends what exists along the loop: a condition falls with every turn."""
+    """Whether a mask ends what exists along the loop: a condition falls with every turn."""
     turn = [Dim(i) for i, v in enumerate(load.origin) if v == loop.induction_variable]
-    return load.mask is not None and any(e.coefficient(a) < 0 for e in map_results(load.mask) for a in turn)
+    return any(e.coefficient(a) < 0 for e in _conditions(load) for a in turn)
+
+
+def _conditions(load: tile.Load) -> list[Linear]:
+    """What must hold for an element to be read in another turn: of what is `held` only that is, as the rest may be about to be
+    written."""
+    return [e for place in (load.mask, load.held) if place is not None for e in map_results(place)]
 
 
 def _fits(load: tile.Load, loop: scf.ForOp) -> bool:
@@ -149,12 +155,12 @@ def _first(load: tile.Load, loop: scf.ForOp) -> ir.Value:
     return arith.minsi(start, arith.constant(ir.IndexType.get(), last))
 
 
-def _copy(load: tile.Load, variable: ir.Value, turn: ir.Value, first: bool = False) -> ir.Value:
-    """The load for another turn, at the insertion point. A first tile is read even if there is no turn: of what is `held`
-    only what is, as the rest may be about to be written."""
+def _copy(load: tile.Load, variable: ir.Value, turn: ir.Value) -> ir.Value:
+    """The load for another turn, at the insertion point, which may be one that the loop does not make."""
     copy = load.operation.clone()
-    if first and load.held is not None:
-        copy.attributes["mask"] = copy.attributes["held"]
+    if load.held is not None:
+        mask = make_map(load.map.n_dims, load.map.n_symbols, _conditions(load))
+        copy.attributes["mask"] = ir.AffineMapAttr.get(mask)
     _at(copy, variable, turn)
     return copy.results[0]
 

@@ -117,6 +117,17 @@ def _load(op: tile.Load, _: Schedule) -> Execute:
     return execute
 
 
+@meaning("tile.load_over")
+def _load_over(op: tile.LoadOver, _: Schedule) -> Execute:
+    place = Place(op.result.type.shape, op.map, op.mask)
+
+    def execute(program: Program, value: Array, source: Memory, *origin: int) -> Array:
+        where, exists = place(origin)
+        return np.where(exists, np.broadcast_to(source.read(where, exists, program.number), place.shape), value)
+
+    return execute
+
+
 @meaning("tile.gather")
 def _gather(op: tile.Gather, _: Schedule) -> Execute:
     place = Place(op.result.type.shape, op.map, op.mask)
