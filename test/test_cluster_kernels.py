@@ -28,12 +28,14 @@ def attention(
     return artifact.files[f"{name}.ptx"].decode(), name, expressions.evaluate(artifact.manifest.kernels[name].grid[0], {})
 
 
-def attend(text: str, name: str, grid: int, dtype: str, context: int, head_dim: int, length: int) -> tuple[Array, Array]:
+def attend(
+    text: str, name: str, grid: int, dtype: str, context: int, head_dim: int, length: int, heads: int = 4
+) -> tuple[Array, Array]:
     """What the kernel gives for a cache that is NaN beyond `length`, and what it should give."""
     encode = f32_to_bf16 if dtype == "bf16" else lambda x: x
     decode = bf16_to_f32 if dtype == "bf16" else lambda x: x
     query, keys, values = (
-        encode(RNG.standard_normal((2, rows, head_dim)).astype("f4") * 2) for rows in (2, context, context)
+        encode(RNG.standard_normal((2, rows, head_dim)).astype("f4") * 2) for rows in (heads // 2, context, context)
     )
     keys[:, length:], values[:, length:] = (0xFFFF, 0xFFFF) if dtype == "bf16" else (np.nan, np.nan)
     memory = Memory()
@@ -47,33 +49,43 @@ def attend(text: str, name: str, grid: int, dtype: str, context: int, head_dim: 
     scores = np.einsum("hqd,htd->hqt", query, keys) / math.sqrt(head_dim)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     expected = np.einsum("hqt,htd->hqd", weights / weights.sum(-1, keepdims=True), values)
-    return memory.read(pointers[3], (2, 2, head_dim), "bf16" if dtype == "bf16" else "f4"), expected
+    return memory.read(pointers[3], (2, heads // 2, head_dim), "bf16" if dtype == "bf16" else "f4"), expected
 
 
 @pytest.mark.parametrize(
-    ("dtype", "context", "head_dim", "lengths"),
+    ("dtype", "context", "head_dim", "heads", "cluster", "lengths"),
     [
-        ("f32", 64, 16, [1, 2, 33, 63, 64]),
-        ("f32", 8192, 16, [1, 33, 63, 128, 129, 1000, 4095, 4096, 4097, 8192]),
-        ("bf16", 2048, 64, [1, 33, 63, 127, 1023, 1024, 1025, 2048]),
+        ("f32", 64, 16, 4, 8, [1, 2, 33, 63, 64]),
+        ("f32", 8192, 16, 4, 16, [1, 33, 63, 128, 129, 1000, 4095, 4096, 4097, 8192]),
+        ("bf16", 2048, 64, 2, 8, [1, 33, 127, 512, 513, 1023, 1024, 1025, 2048]),
+        # By tensor cores: queries that share their keys.
+        ("bf16", 2048, 32, 8, 2, [1, 2, 16, 17, 512, 513, 2048]),
+        ("bf16", 2048, 64, 4, 4, [1, 33, 63, 127, 512, 513, 1023, 1024, 1025, 2048]),
+        ("bf16", 1024, 128, 8, 8, [1, 15, 16, 17, 511, 512, 513, 1024]),
     ],
 )
-def test_attention_over_a_cluster_is_that_of_numpy(dtype: str, context: int, head_dim: int, lengths: list[int]) -> None:
-    text, name, grid = attention(dtype, context, head_dim)
-    assert f".reqnctapercluster {16 if context > 4096 else 8}" in text and "ld.shared::cluster" in text
+def test_attention_over_a_cluster_is_that_of_numpy(
+    dtype: str, context: int, head_dim: int, heads: int, cluster: int, lengths: list[int]
+) -> None:
+    text, name, grid = attention(dtype, context, head_dim, heads)
+    assert f".reqnctapercluster {cluster}" in text and "ld.shared::cluster" in text
+    assert ("mma.sync" in text) == (dtype == "bf16" and heads > 2)
     for length in lengths:
-        got, expected = attend(text, name, grid, dtype, context, head_dim, length)
+        got, expected = attend(text, name, grid, dtype, context, head_dim, length, heads)
         tolerance = 1e-2 if dtype == "bf16" else 2e-5
         np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance, err_msg=f"length {length}")
 
 
-def test_keys_that_were_there_before_are_read_before_the_wait() -> None:
-    """As many as the first turn takes, none of them where the cache is empty; the new one is read after the wait."""
-    early, late = (attention("bf16", 2048, 64, leave_out=left) for left in ((), ("primop-held-rows",)))
-    before, after = (text.split("griddepcontrol.wait")[0].count("ld.global.v4") for text, *_ in (early, late))
-    assert before == 8 and after == 0  # four keys and four values of each thread
+@pytest.mark.parametrize(("heads", "loads"), [(2, 8), (4, 24)])
+def test_keys_that_were_there_before_are_read_before_the_wait(heads: int, loads: int) -> None:
+    """As many as two turns take, the one of what is left and the first whole one, and none of them where the cache is empty; the
+    new one is read after the wait, into the same registers."""
+    early, late = (attention("bf16", 2048, 64, heads, leave_out=left) for left in ((), ("primop-held-rows",)))
+    before, after = (text.split("griddepcontrol.wait")[0].count("ld.global.v") for text, *_ in (early, late))
+    assert before == 2 * loads and after == 0  # of four keys and values of a thread, or of a warp's 32 in 16 and 8 bytes
+    assert early[0].split("griddepcontrol.wait")[1].count("ld.relaxed.gpu.global.v") == loads
     for length in (1, 2, 512, 513, 1700):
-        got, expected = attend(*early, "bf16", 2048, 64, length)
+        got, expected = attend(*early, "bf16", 2048, 64, length, heads)
         np.testing.assert_allclose(got, expected, rtol=1e-2, atol=1e-2, err_msg=f"length {length}")
 
 

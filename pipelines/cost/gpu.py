@@ -41,7 +41,7 @@ MANY_QUERIES = 8192  # from which groups of warps that read keys together gain m
 KEYS_OF_A_TILE = 128  # that one turn of attention by tensor cores takes
 CORE_WIDTH = 128  # elements of a head of which a warp's tensor core takes 16 keys and values a turn, and the widest
 CORE_WARPS, CORE_BLOCKS = 8, 2  # that share a cache so: fewer read it slower, and more combine what they have in the end
-SHORT_CACHE, SHORT_WARPS = 512, 4  # keys of one turn of a step of one sequence, and the warps of a block that shares them
+SHORT_CACHE, SHORT_WARPS = 512, 4  # keys of a turn, and warps of a block, where one sequence leaves most multiprocessors idle
 ROW_LOADS = 16  # 16-byte loads of one thread where a program makes a row first, which must pay for more of the matrix
 ELEMENTS_OF_A_TURN = 16  # of a long row that a thread takes between mending what it carries
 ELEMENTS_OF_A_ROW = 32  # of a short row that a thread keeps
@@ -261,7 +261,7 @@ class GpuPlan(Products):
         rows = self._rows_of_cores(d, cache)
         if rows is not None and (shape := self._core_shape(largest(s, d), rows[1], long)) is not None:
             label = f"clusters of {shape[0]}, {shape[1]} warps with a tensor core each"
-            ordered.insert(0, (filled[0], label, (shape[0], -shape[1])))
+            ordered.insert(0, (filled[0], label, (shape[0], -shape[1])))  # no threads: warps
         cluster, threads = self.pick(ordered)
         if rows is not None and threads < 0:
             return self._online_cores(t, d, *rows, cluster, -threads)
@@ -301,7 +301,7 @@ class GpuPlan(Products):
         self.set(d, width // 32, 4, 8)
         self.set(t, _core_keys(width) // 4, 4 * warps * blocks)
         self.cluster[t] = blocks
-        schedule = self.schedule(dot=True, resident=1, ahead=warps == SHORT_WARPS)
+        schedule = self.schedule(dot=True, resident=1, ahead=warps == SHORT_WARPS)  # more warps have no registers for it
         schedule = schedule.with_axis(t, lanes_of=schedule.axes[d].name, warps=warps * blocks)
         values = schedule.axes[d].twin(threads=8, vector=4)
         keys = schedule.axes[t].twin(threads=2 * self.threads[t], lanes_of=values.name)

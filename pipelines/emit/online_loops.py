@@ -67,7 +67,7 @@ class OnlineLoops(Reductions):
         if held is not None and self.structure.part < 0 and (extent - held).constant <= 1:
             # One turn takes what is left, and what kernels write. It comes first, so that the others find its registers free.
             return [(most, most + size, size, guard), (0, most, size, ())]
-        return [(0, most, size, ()), (most, extent, least, guard if least > 1 else ())]
+        return [(0, most, size, ()), (most, extent, least, guard if least > 1 or held is not None else ())]
 
     def _least_turn(self, axis: int) -> int:
         """What a turn takes of what is left: one element a thread, as a whole turn would mostly compute what does not exist. A

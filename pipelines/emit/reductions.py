@@ -95,14 +95,15 @@ class Reductions(Expressions):
             self.guards = guards + guard
             self.never = self._excluded_from(axis, guard)
             told, one_turn = (self.early, self.mixed), here == 1 and is_one_turn(start, stop, step)
-            self._tell_held(axis, start, stop, bool(guard), one_turn)
+            self._tell_held(axis, stop, bool(guard), one_turn)
+            base = saved if start == 0 else self._bound(start)
             if one_turn:
                 if start != 0:
-                    self.origin[axis], self.memo = self._bound(start), {}
+                    self.origin[axis], self.memo = base, {}
                 values = self._reduce_loops(stage, inner, values, copies) if inner else \
                     self._accumulate(stage, values, copies, 0)
             elif is_one_turn(start, stop, step):
-                values = self._steps(stage, axis, inner, values, saved, here, copies)
+                values = self._steps(stage, axis, inner, values, base, here, copies)
             else:
                 loop = scf.ForOp(self._bound(start), self._bound(stop), self._index(step), values)
                 with ir.InsertionPoint(loop.body):
@@ -115,8 +116,7 @@ class Reductions(Expressions):
             self.tiles[axis] = self.schedule.axes[axis].tile
         return values
 
-    def _tell_held(self, axis: int, start: Linear | int | ir.Value, stop: Linear | int | ir.Value, guarded: bool,
-                   one_turn: bool) -> None:
+    def _tell_held(self, axis: int, stop: Linear | int | ir.Value, guarded: bool, one_turn: bool) -> None:
         """Says for a loop along an axis, in all its layouts, how what it reads may be told apart from what kernels write."""
         layouts = {axis, *(twin for twin, other in self.schedule.twins.items() if other == axis)}
         held = self._held_extent(axis)

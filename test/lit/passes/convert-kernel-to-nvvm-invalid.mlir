@@ -36,3 +36,17 @@ func.func @condition(%x: memref<64xbf16, 1>, %table: memref<0xi64, 1>) attribute
   return
 }
 }
+
+// -----
+
+// Over another value nothing between 8 and 16 bytes is read either.
+gpu.module @kernels {
+func.func @over(%x: memref<64xf32, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %i = "kernel.thread_id"() : () -> index
+  %new = arith.cmpi eq, %i, %i : index
+  %zeros = arith.constant dense<0.0> : vector<3xf32>
+  // expected-error@+1 {{under a condition 8 or 16 bytes are read at once, not vector<3xf32>}}
+  %three = "kernel.load_over"(%zeros, %x, %i, %new) : (vector<3xf32>, memref<64xf32, 1>, index, i1) -> vector<3xf32>
+  return
+}
+}

@@ -6,10 +6,11 @@ gpu.module @kernels {
 // CHECK: llvm.func @frame(
 // CHECK-SAME: !llvm.ptr<1> {llvm.align = 16 : i64}, %{{[^:]*}}: !llvm.ptr<1> {llvm.align = 16 : i64})
 // CHECK-SAME: kernel.dependent, kernel.grid = [affine_map<()[s0] -> (s0)>
+// CHECK-SAME: kernel.wide_indices
 // CHECK-SAME: nvvm.cluster_dim = array<i32: 4, 1, 1>, nvvm.kernel, nvvm.reqntid = array<i32: 64, 1, 1>
 // CHECK-NOT: nvvm.minctasm
 // CHECK: llvm.return
-func.func @frame(%x: memref<64xf32, 1>, %table: memref<1xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 64 : i64, kernel.cluster = 4 : i64, kernel.dependent, kernel.grid = [affine_map<()[n] -> (n)>, affine_map<()[n] -> ()>, affine_map<()[n] -> ()>]} {
+func.func @frame(%x: memref<64xf32, 1>, %table: memref<1xi64, 1>) attributes {tile.arguments = ["read"], kernel.block = 64 : i64, kernel.cluster = 4 : i64, kernel.dependent, kernel.wide_indices, kernel.grid = [affine_map<()[n] -> (n)>, affine_map<()[n] -> ()>, affine_map<()[n] -> ()>]} {
   return
 }
 
@@ -67,6 +68,36 @@ func.func @condition(%x: memref<64xf32, 1>, %y: memref<64xbf16, 1>, %table: memr
   %vector = "kernel.load_global"(%x, %i, %old) {cache = "held"} : (memref<64xf32, 1>, index, i1) -> vector<8xf32>
   "kernel.store_global"(%vector, %x, %i) : (vector<8xf32>, memref<64xf32, 1>, index) -> ()
   %short = "kernel.load_global"(%y, %i, %old) {cache = "held"} : (memref<64xbf16, 1>, index, i1) -> vector<4xbf16>
+  "kernel.store_global"(%short, %y, %i) : (vector<4xbf16>, memref<64xbf16, 1>, index) -> ()
+  return
+}
+
+// Or they stay those of another value, whose words are the registers that are read into. Such a load is one that assemblers
+// leave in its place.
+// CHECK: llvm.func @over(
+// CHECK: %[[NEW:.*]] = arith.cmpi
+// CHECK: %[[LOADED:.*]] = llvm.load
+// CHECK: %[[WORDS:.*]] = vector.bitcast %[[LOADED]] : vector<8xf32> to vector<8xi32>
+// CHECK: %[[W0:.*]] = vector.extract %[[WORDS]][0]
+// CHECK: %[[W3:.*]] = vector.extract %[[WORDS]][3]
+// CHECK: %[[W4:.*]] = vector.extract %[[WORDS]][4]
+// CHECK: %[[W7:.*]] = vector.extract %[[WORDS]][7]
+// CHECK: %[[FOUR:.*]] = llvm.inline_asm has_side_effects {{.*}}"@$5 ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$4+0];", "=&r,=&r,=&r,=&r,l,b,0,1,2,3,~{memory}" %[[AT:.*]], %[[NEW]], %[[W0]], %{{.*}}, %{{.*}}, %[[W3]] :
+// CHECK: %[[FIRST:.*]] = llvm.extractvalue %[[FOUR]][0]
+// CHECK: %[[FOUR:.*]] = llvm.inline_asm has_side_effects {{.*}}"@$5 ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$4+16];", "=&r,=&r,=&r,=&r,l,b,0,1,2,3,~{memory}" %[[AT]], %[[NEW]], %[[W4]], %{{.*}}, %{{.*}}, %[[W7]] :
+// CHECK: %[[LAST:.*]] = llvm.extractvalue %[[FOUR]][3]
+// CHECK: %[[READ:.*]] = vector.from_elements %[[FIRST]], {{.*}}, %[[LAST]] : vector<8xi32>
+// CHECK: vector.bitcast %[[READ]] : vector<8xi32> to vector<8xf32>
+// CHECK: llvm.inline_asm has_side_effects {{.*}}"@$3 ld.relaxed.gpu.global.v2.b32 {$0, $1}, [$2+0];", "=&r,=&r,l,b,0,1,~{memory}" %{{.*}}, %[[NEW]],
+func.func @over(%x: memref<64xf32, 1>, %y: memref<64xbf16, 1>, %table: memref<0xi64, 1>) attributes {tile.arguments = ["write", "write"], kernel.block = 64 : i64, kernel.grid = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>]} {
+  %i = "kernel.thread_id"() : () -> index
+  %c4 = arith.constant 4 : index
+  %new = arith.cmpi eq, %i, %c4 : index
+  %old = "kernel.load_global"(%x, %i) {cache = "plain"} : (memref<64xf32, 1>, index) -> vector<8xf32>
+  %vector = "kernel.load_over"(%old, %x, %i, %new) : (vector<8xf32>, memref<64xf32, 1>, index, i1) -> vector<8xf32>
+  "kernel.store_global"(%vector, %x, %i) : (vector<8xf32>, memref<64xf32, 1>, index) -> ()
+  %four = "kernel.load_global"(%y, %i) {cache = "plain"} : (memref<64xbf16, 1>, index) -> vector<4xbf16>
+  %short = "kernel.load_over"(%four, %y, %i, %new) : (vector<4xbf16>, memref<64xbf16, 1>, index, i1) -> vector<4xbf16>
   "kernel.store_global"(%short, %y, %i) : (vector<4xbf16>, memref<64xbf16, 1>, index) -> ()
   return
 }

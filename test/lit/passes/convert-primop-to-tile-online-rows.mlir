@@ -78,7 +78,8 @@ module attributes {primop.symbols = {past = array<i64: 0, 63>, seq = array<i64: 
 // CHECK: %[[MORE:.*]] = arith.addf %{{.*}}, %[[SUM]]
 // CHECK: scf.yield %[[LARGER]], %[[MIX]], %[[MORE]]
 
-// The second loop goes on with them, under the causal mask and that of the length.
+// The second loop goes on with them, under the causal mask and that of the length. The power of a score that is left out is
+// zero, as the score is -inf: nothing else leaves it out.
 // CHECK: %[[ALL:.*]]:3 = scf.for %{{.*}} = %[[WHOLE]] to %[[END]] step %c128 iter_args(%{{.*}} = %[[FIRST]]#0, %{{.*}} = %[[FIRST]]#1, %{{.*}} = %[[FIRST]]#2)
 // CHECK: "tile.load"(%[[K]], {{.*}}mask = affine_map<(d0, d1, d2, d3)[s0, s1] -> (-d3 + s0 + s1 - 1)>
 // CHECK: %[[SCORES:.*]] = "tile.dot"
@@ -88,12 +89,14 @@ module attributes {primop.symbols = {past = array<i64: 0, 63>, seq = array<i64: 
 // CHECK: "tile.index"({{.*}}) {map = affine_map<(d0, d1, d2, d3)[s0, s1] -> (-d3 + s0 + s1 - 1)>} {{.*}} -> vector<1x1x1x128xi32>
 // CHECK: %[[MASKED:.*]] = arith.select %{{.*}}, %[[CAUSAL]], %{{.*}}
 // CHECK: "tile.reduce"(%[[MASKED]]) {axes = array<i64: 3>, kind = "max"}
-// CHECK: %[[POWERS:.*]] = math.exp2 %{{.*}} fastmath<afn> : vector<1x64x1x128xf32>
-// CHECK: %[[NARROW:.*]] = arith.truncf %[[POWERS]]
-// CHECK: %[[SHARES:.*]] = arith.select %{{.*}}, %[[NARROW]], %{{.*}}
+// CHECK: %[[DISTANCES:.*]] = math.fma %[[MASKED]], %{{.*}}, %{{.*}} : vector<1x64x1x128xf32>
+// CHECK-NEXT: %[[POWERS:.*]] = math.exp2 %[[DISTANCES]] fastmath<afn>
+// CHECK-NOT: arith.select
+// CHECK: %[[SHARES:.*]] = arith.truncf %[[POWERS]]
+// CHECK-NOT: arith.select
 // CHECK: "tile.dot"(%[[SHARES]],
-// CHECK: %[[COUNTED:.*]] = arith.select %{{.*}}, %[[POWERS]], %{{.*}}
-// CHECK: "tile.reduce"(%[[COUNTED]]) {axes = array<i64: 3>, kind = "add"}
+// CHECK-NOT: arith.select
+// CHECK: "tile.reduce"(%[[POWERS]]) {axes = array<i64: 3>, kind = "add"}
 
 // What was mixed is divided by the total. Only what is stored is masked along the queries: one body serves all programs.
 // CHECK: "tile.reduce"(%[[ALL]]#2) {axes = array<i64: 3>, kind = "add"} : (vector<1x64x1x4xf32>) -> vector<1x64x1x1xf32>

@@ -145,6 +145,27 @@ func.func @rows(%x: memref<64x128xf32>, %y: memref<64x128xf32>) attributes {tile
   return
 }
 
+// What is read over another tile keeps that tile's register where the flag is false.
+// CHECK-LABEL: func.func private @rows_over_program(
+// CHECK: %[[OTHER:.*]] = llvm.load
+// CHECK: %[[EXISTS:.*]] = arith.cmpi sge
+// CHECK: arith.select %[[EXISTS]], %{{.*}}, %c0
+// CHECK: %[[READ:.*]] = llvm.load
+// CHECK: arith.select %[[EXISTS]], %[[READ]], %[[OTHER]] : vector<16xf32>
+func.func @rows_over(%x: memref<64x128xf32>, %z: memref<64x128xf32>, %y: memref<64x128xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#m, #n], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %seq = "tile.symbol"() {symbol = "seq"} : () -> index
+  %pi = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c2 = arith.constant 2 : index
+  %i = arith.muli %pi, %c2 : index
+  %pj = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %c16 = arith.constant 16 : index
+  %j = arith.muli %pj, %c16 : index
+  %other = "tile.load"(%z, %i, %j) {map = affine_map<(i, j) -> (i, j)>} : (memref<64x128xf32>, index, index) -> vector<1x16xf32>
+  %tile = "tile.load_over"(%other, %x, %i, %j, %seq) {map = affine_map<(i, j)[seq] -> (i, j)>, mask = affine_map<(i, j)[seq] -> (seq - 1 - i)>} : (vector<1x16xf32>, memref<64x128xf32>, index, index, index) -> vector<1x16xf32>
+  "tile.store"(%tile, %y, %i, %j) {map = affine_map<(i, j) -> (i, j)>} : (vector<1x16xf32>, memref<64x128xf32>, index, index) -> ()
+  return
+}
+
 // A mask that differs inside a register is computed for each element, and reads and writes are masked.
 // CHECK-LABEL: func.func private @columns_program(
 // CHECK: %[[LEFT:.*]] = arith.addi %{{.*}}, %{{.*}} : vector<16xi32>
@@ -160,6 +181,25 @@ func.func @columns(%x: memref<64x100xf32>, %y: memref<64x100xf32>) attributes {t
   %j = arith.muli %pj, %c16 : index
   %tile = "tile.load"(%x, %i, %j) {map = affine_map<(i, j) -> (i, j)>, mask = affine_map<(i, j) -> (99 - j)>} : (memref<64x100xf32>, index, index) -> vector<1x16xf32>
   "tile.store"(%tile, %y, %i, %j) {map = affine_map<(i, j) -> (i, j)>, mask = affine_map<(i, j) -> (99 - j)>} : (vector<1x16xf32>, memref<64x100xf32>, index, index) -> ()
+  return
+}
+
+// What such a mask leaves out is, of a read over another tile, that tile's.
+// CHECK-LABEL: func.func private @columns_over_program(
+// CHECK: %[[OTHER:.*]] = llvm.load
+// CHECK: %[[EXIST:.*]] = arith.cmpi sge, %{{.*}} : vector<16xi32>
+// CHECK: %[[ALL:.*]] = llvm.intr.masked.load %{{.*}}, %[[EXIST]], %[[OTHER]] {alignment = 4 : i32}
+// CHECK: llvm.store %[[ALL]],
+func.func @columns_over(%x: memref<64x100xf32>, %z: memref<64x112xf32>, %y: memref<64x112xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "write"], tile.schedule = {axes = [#m, #n], order = array<i64>, unroll = 1 : i64, dot = false}} {
+  %pi = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c2 = arith.constant 2 : index
+  %i = arith.muli %pi, %c2 : index
+  %pj = "tile.program_id"() {axis = 1 : i64} : () -> index
+  %c16 = arith.constant 16 : index
+  %j = arith.muli %pj, %c16 : index
+  %other = "tile.load"(%z, %i, %j) {map = affine_map<(i, j) -> (i, j)>} : (memref<64x112xf32>, index, index) -> vector<1x16xf32>
+  %tile = "tile.load_over"(%other, %x, %i, %j) {map = affine_map<(i, j) -> (i, j)>, mask = affine_map<(i, j) -> (99 - j)>} : (vector<1x16xf32>, memref<64x100xf32>, index, index) -> vector<1x16xf32>
+  "tile.store"(%tile, %y, %i, %j) {map = affine_map<(i, j) -> (i, j)>} : (vector<1x16xf32>, memref<64x112xf32>, index, index) -> ()
   return
 }
 

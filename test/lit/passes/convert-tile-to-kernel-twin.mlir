@@ -14,10 +14,10 @@ module @kernels {
 
 // Operands come in 16 bytes a lane: of a row, of the one 8 further, and of a column. Which elements along the depth meet in
 // one instruction does not matter as long as both operands agree: the first takes two words of each lane, the second the
-// other two. Its registers are those of the row and the one 8 further in turn.
+// other two. Its registers are those of the row and the one 8 further in turn. Such a kernel keeps wide indices.
 // CHECK-LABEL: func.func @product(
 // CHECK-SAME: %[[X:[^:]*]]: memref<512xbf16, 1>, %[[W:[^:]*]]: memref<256xbf16, 1>, %[[Y:[^:]*]]: memref<128xf32, 1>
-// CHECK-SAME: kernel.block = 32 : i64
+// CHECK-SAME: kernel.block = 32 : i64, {{.*}}kernel.wide_indices
 // CHECK: %[[THREAD:.*]] = "kernel.thread_id"()
 // CHECK: %[[QUARTER:.*]] = arith.remui %[[THREAD]], %c4
 // CHECK: %[[EIGHTH:.*]] = arith.divui %[[THREAD]], %c4
@@ -544,6 +544,35 @@ func.func @warp_parts(%x: memref<8x16xf32>, %y: memref<8x16xf32>) attributes {ti
   %spread = "tile.spread"(%largest) : (vector<8x2xf32>) -> vector<8x16xf32>
   %left = arith.subf %rows, %spread : vector<8x16xf32>
   "tile.store"(%left, %y, %c0, %c0) {map = affine_map<(m, n) -> (m, n)>} : (vector<8x16xf32>, memref<8x16xf32>, index, index) -> ()
+  return
+}
+
+}
+}
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (8)>, layout = array<i64: 8, 4, 2, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 8, 8, 1>, walk = "loop", lanes_of = "n", warps = 2 : i64}
+#twin = {name = "n_twin", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m", twin_of = "n"}
+
+module {
+module @kernels {
+
+// Attention, whose warps' parts have a maximum each, does not.
+// CHECK-LABEL: func.func @attention(
+// CHECK-NOT: kernel.wide_indices
+// CHECK: "kernel.mma"
+func.func @attention(%x: memref<8x64xbf16>, %w: memref<8x64xbf16>, %m: memref<8x2xf32>, %y: memref<8x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "read", "read", "write"], tile.schedule = {axes = [#m, #n, #k, #twin], order = array<i64>, unroll = 1 : i64, dot = true}} {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<8x8x2x1xf32>
+  %largest = arith.constant dense<0.0> : vector<8x1x2x1xf32>
+  %rows = "tile.load"(%x, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, k)>} : (memref<8x64xbf16>, index, index, index, index) -> vector<8x1x64x1xbf16>
+  %columns = "tile.load"(%w, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (t, k)>} : (memref<8x64xbf16>, index, index, index, index) -> vector<1x1x64x8xbf16>
+  %parts = "tile.dot_twin"(%rows, %columns, %zeros) {column = 1 : i64, twin = 3 : i64, depth = 2 : i64} : (vector<8x1x64x1xbf16>, vector<1x1x64x8xbf16>, vector<8x8x2x1xf32>) -> vector<8x8x2x1xf32>
+  %product = "tile.reduce_online"(%largest, %parts) {scale = 2.0 : f64, floor = -100.0 : f64, axes = array<i64: 2>} : (vector<8x1x2x1xf32>, vector<8x8x2x1xf32>) -> vector<8x8x1x1xf32>
+  "tile.store"(%product, %y, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t) -> (m, n)>} : (vector<8x8x1x1xf32>, memref<8x8xf32>, index, index, index, index) -> ()
   return
 }
 

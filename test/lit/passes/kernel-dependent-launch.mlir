@@ -44,6 +44,24 @@ func.func @held(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: memref<1
   return
 }
 
+// What is read over it may be about to be written and stays behind the wait.
+// CHECK-LABEL: func.func @over(
+// CHECK: %[[HELD:.*]] = "kernel.load_global"(%{{.*}}) {cache = "held"}
+// CHECK-NEXT: "kernel.grid_wait"
+// CHECK-NEXT: "kernel.load_over"(%[[HELD]],
+// CHECK-NOT: kernel.grid_wait
+// CHECK: return
+func.func @over(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: memref<1xi64, 1>) attributes {kernel.block = 32 : i64, tile.arguments = ["read", "write"]} {
+  %thread = "kernel.thread_id"() : () -> index
+  %c4 = arith.constant 4 : index
+  %old = arith.cmpi ult, %thread, %c4 : index
+  %new = arith.cmpi eq, %thread, %c4 : index
+  %a = "kernel.load_global"(%x, %thread, %old) {cache = "held"} : (memref<64xf32, 1>, index, i1) -> vector<4xf32>
+  %b = "kernel.load_over"(%a, %x, %thread, %new) : (vector<4xf32>, memref<64xf32, 1>, index, i1) -> vector<4xf32>
+  "kernel.store_global"(%b, %y, %thread) : (vector<4xf32>, memref<64xf32, 1>, index) -> ()
+  return
+}
+
 // Where whole blocks take one of two arms, each arm has its own wait, so that each can read its weights first.
 // CHECK-LABEL: func.func @arms(
 // CHECK: "kernel.launch_dependents"

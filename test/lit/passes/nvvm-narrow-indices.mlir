@@ -42,23 +42,22 @@ llvm.func @unsigned(%n: i32) -> i64 {
   llvm.return %wide : i64
 }
 
-// A product of few rows straight from memory keeps wide indices; one whose operands come from shared memory does not.
+// A function that is marked keeps wide indices, whatever it computes; one that is not does not.
 // CHECK-LABEL: llvm.func @few_rows
 // CHECK: arith.addi %{{.*}}, %{{.*}} : index
-// CHECK-LABEL: llvm.func @shared
+// CHECK: arith.index_cast %{{.*}} : index to i64
+// CHECK-LABEL: llvm.func @attention
 // CHECK: arith.addi %{{.*}}, %{{.*}} overflow<nsw> : i32
-llvm.func @few_rows(%n: i32, %x: f32) -> i64 {
+llvm.func @few_rows(%n: i32) -> i64 attributes {kernel.wide_indices} {
   %i = arith.index_cast %n : i32 to index
   %sum = arith.addi %i, %i : index
   %at = arith.index_cast %sum : index to i64
-  llvm.inline_asm has_side_effects asm_dialect = att "mma.sync.aligned $0;", "f" %x : (f32) -> ()
   llvm.return %at : i64
 }
-llvm.func @shared(%n: i32, %x: f32, %p: !llvm.ptr<3>) -> i64 {
+llvm.func @attention(%n: i32, %x: f32) -> i64 {
   %i = arith.index_cast %n : i32 to index
   %sum = arith.addi %i, %i : index
   %at = arith.index_cast %sum : index to i64
-  %m = nvvm.ldmatrix %p {num = 1 : i32, layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, eltType = #nvvm.ld_st_matrix_elt_type<b16>} : (!llvm.ptr<3>) -> i32
   llvm.inline_asm has_side_effects asm_dialect = att "mma.sync.aligned $0;", "f" %x : (f32) -> ()
   llvm.return %at : i64
 }

@@ -32,11 +32,15 @@ func.func @masked(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel
   return
 }
 
-// Of a loop over rows that are there before the kernel, the first tile takes what is there and no more: there may be no turn.
+// Of a loop over rows that are there before the kernel, each tile that is read ahead takes what is there and no more: there may
+// be no turn, and the last turn reads nothing.
 // CHECK-LABEL: func.func @held(
-// CHECK: "tile.load"(%{{.*}}, %c0, %[[N:.*]]) {held = affine_map<(d0)[s0] -> (-d0 + s0 - 1)>, map = affine_map<(d0)[s0] -> (d0)>, mask = affine_map<(d0)[s0] -> (-d0 + s0 - 1)>}
-// CHECK: scf.for
-// CHECK: "tile.load"(%{{.*}}, %{{.*}}, %[[N]]) {held = affine_map<(d0)[s0] -> (-d0 + s0 - 1)>, map = affine_map<(d0)[s0] -> (d0)>} :
+// CHECK: "tile.load"(%[[X:.*]], %c0, %[[N:.*]]) {held = affine_map<(d0)[s0] -> (-d0 + s0 - 1)>, map = affine_map<(d0)[s0] -> (d0)>, mask = affine_map<(d0)[s0] -> (-d0 + s0 - 1)>}
+// CHECK-NEXT: scf.for %[[K:.*]] = %c0
+// CHECK-NEXT: %[[FOLLOWING:.*]] = arith.addi %[[K]], %c8
+// CHECK-NEXT: "tile.load"(%[[X]], %[[FOLLOWING]], %[[N]]) {held = affine_map<(d0)[s0] -> (-d0 + s0 - 1)>, map = affine_map<(d0)[s0] -> (d0)>, mask = affine_map<(d0)[s0] -> (-d0 + s0 - 1)>}
+// CHECK-NOT: tile.load
+// CHECK: return
 func.func @held(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
   %n = "tile.symbol"() {symbol = "n"} : () -> index
   %c0 = arith.constant 0 : index
@@ -50,6 +54,30 @@ func.func @held(%x: memref<64xf32>, %y: memref<8xf32>) attributes {tile.kernel, 
     scf.yield %more : vector<8xf32>
   }
   "tile.store"(%sum, %y, %c0) {map = affine_map<(k) -> (k)>} : (vector<8xf32>, memref<8xf32>, index) -> ()
+  return
+}
+
+// A mask of theirs stays beside that condition.
+// CHECK-LABEL: func.func @held_of_rows(
+// CHECK: "tile.load"(%[[X:.*]], %[[I:.*]], %c0, %[[N:.*]]) {{{.*}}mask = affine_map<(d0, d1)[s0] -> (-d0 + 19, -d1 + s0 - 1)>}
+// CHECK-NEXT: scf.for %[[K:.*]] = %c0
+// CHECK-NEXT: %[[FOLLOWING:.*]] = arith.addi %[[K]], %c8
+// CHECK-NEXT: "tile.load"(%[[X]], %[[I]], %[[FOLLOWING]], %[[N]]) {{{.*}}mask = affine_map<(d0, d1)[s0] -> (-d0 + 19, -d1 + s0 - 1)>}
+func.func @held_of_rows(%x: memref<20x64xf32>, %y: memref<24x8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#m, #k], order = array<i64>, unroll = 1 : i64, dot = false, ahead}} {
+  %n = "tile.symbol"() {symbol = "n"} : () -> index
+  %program = "tile.program_id"() {axis = 0 : i64} : () -> index
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %i = arith.muli %program, %c8 : index
+  %turns = arith.divui %n, %c8 : index
+  %end = arith.muli %turns, %c8 : index
+  %zeros = arith.constant dense<0.0> : vector<8x8xf32>
+  %sum = scf.for %k = %c0 to %end step %c8 iter_args(%so_far = %zeros) -> vector<8x8xf32> {
+    %tile = "tile.load"(%x, %i, %k, %n) {map = affine_map<(m, k)[n] -> (m, k)>, mask = affine_map<(m, k)[n] -> (19 - m)>, held = affine_map<(m, k)[n] -> (n - k - 1)>} : (memref<20x64xf32>, index, index, index) -> vector<8x8xf32>
+    %more = arith.addf %so_far, %tile : vector<8x8xf32>
+    scf.yield %more : vector<8x8xf32>
+  }
+  "tile.store"(%sum, %y, %i, %c0) {map = affine_map<(m, k) -> (m, k)>} : (vector<8x8xf32>, memref<24x8xf32>, index, index) -> ()
   return
 }
 

@@ -29,6 +29,19 @@ func.func @condition(%buffer: memref<256xf32, 1>, %i: index, %flag: i1, %word: i
 
 // -----
 
+// So is that of a load over another value, which has the type of what is read.
+func.func @over(%buffer: memref<256xf32, 1>, %halves: memref<256xf16, 1>, %i: index, %flag: i1, %word: i32, %value: vector<4xf32>, %short: vector<2xf32>) {
+  // expected-error@+1 {{when must be i1 and value have the result's type vector<4xf32>, but are i32 and vector<4xf32>}}
+  %condition = "kernel.load_over"(%value, %buffer, %i, %word) : (vector<4xf32>, memref<256xf32, 1>, index, i32) -> vector<4xf32>
+  // expected-error@+1 {{when must be i1 and value have the result's type vector<4xf32>, but are i1 and vector<2xf32>}}
+  %type = "kernel.load_over"(%short, %buffer, %i, %flag) : (vector<2xf32>, memref<256xf32, 1>, index, i1) -> vector<4xf32>
+  // expected-error@+1 {{'kernel.load_over' op buffer must have elements f32, but is memref<256xf16, 1>}}
+  %element = "kernel.load_over"(%value, %halves, %i, %flag) : (vector<4xf32>, memref<256xf16, 1>, index, i1) -> vector<4xf32>
+  return
+}
+
+// -----
+
 // A barrier takes and gives nothing, and neither does one half of a cluster's barrier.
 func.func @barrier() {
   // expected-error@+1 {{expects exactly 0 results, but got 1}}

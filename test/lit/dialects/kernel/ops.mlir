@@ -28,6 +28,17 @@ func.func @global(%buffer: memref<256xf32, 1>, %i: index) {
   return
 }
 
+// Under a condition a vector is read; elsewhere it is zeros, or another one.
+// CHECK-LABEL: func.func @condition
+// CHECK-SAME: %[[BUFFER:.*]]: memref<256xf32, 1>, %[[I:.*]]: index, %[[OLD:.*]]: i1, %[[NEW:.*]]: i1
+// CHECK: %[[HELD:.*]] = "kernel.load_global"(%[[BUFFER]], %[[I]], %[[OLD]]) {cache = "held"} : (memref<256xf32, 1>, index, i1) -> vector<4xf32>
+// CHECK: "kernel.load_over"(%[[HELD]], %[[BUFFER]], %[[I]], %[[NEW]]) : (vector<4xf32>, memref<256xf32, 1>, index, i1) -> vector<4xf32>
+func.func @condition(%buffer: memref<256xf32, 1>, %i: index, %old: i1, %new: i1) {
+  %held = "kernel.load_global"(%buffer, %i, %old) {cache = "held"} : (memref<256xf32, 1>, index, i1) -> vector<4xf32>
+  %all = "kernel.load_over"(%held, %buffer, %i, %new) : (vector<4xf32>, memref<256xf32, 1>, index, i1) -> vector<4xf32>
+  return
+}
+
 // Threads of a block meet in shared memory, with barriers between, and those of a warp by shuffles.
 // CHECK-LABEL: func.func @block
 // CHECK-SAME: %[[VALUE:.*]]: f32, %[[I:.*]]: index

@@ -64,6 +64,19 @@ func.func @load(%source: memref<64x64xf32>, %i: index) {
 
 // -----
 
+// So do those of a load over another tile, which has its type and stays where the mask does not hold: there is one.
+func.func @load_over(%value: vector<4x4xf32>, %short: vector<4x1xf32>, %source: memref<64x64xf32>, %i: index) {
+  // expected-error@+1 {{'tile.load_over' op map must give 2 indices (the rank of the buffer), but gives 1}}
+  %indices = "tile.load_over"(%value, %source, %i, %i) {map = affine_map<(i, j) -> (i)>, mask = affine_map<(i, j) -> (i)>} : (vector<4x4xf32>, memref<64x64xf32>, index, index) -> vector<4x4xf32>
+  // expected-error@+1 {{needs a mask, as all of value would be replaced}}
+  %all = "tile.load_over"(%value, %source, %i, %i) {map = affine_map<(i, j) -> (i, j)>} : (vector<4x4xf32>, memref<64x64xf32>, index, index) -> vector<4x4xf32>
+  // expected-error@+1 {{value and result must have one type, but have vector<4x1xf32> and vector<4x4xf32>}}
+  %type = "tile.load_over"(%short, %source, %i, %i) {map = affine_map<(i, j) -> (i, j)>, mask = affine_map<(i, j) -> (i)>} : (vector<4x1xf32>, memref<64x64xf32>, index, index) -> vector<4x4xf32>
+  return
+}
+
+// -----
+
 // A store follows the rules of a load.
 func.func @store(%tile: vector<4x4xf32>, %dest: memref<64x64xf32>, %i: index) {
   // expected-error@+1 {{'tile.store' op map must give 2 indices (the rank of the buffer), but gives 1}}

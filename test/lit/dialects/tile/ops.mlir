@@ -10,15 +10,18 @@ func.func @place() -> (index, index) {
   return %column, %seq : index, index
 }
 
-// Reads and writes name a buffer, the tile's origin, the symbols, and the map from them to the buffer's indices.
+// Reads and writes name a buffer, the tile's origin, the symbols, and the map from them to the buffer's indices. What a mask
+// leaves out may be that of another tile.
 // CHECK-LABEL: func.func @memory
 // CHECK-SAME: %[[SOURCE:.*]]: memref<64x128xf32>, %[[DEST:.*]]: memref<128x64xf32>, %[[I:.*]]: index, %[[J:.*]]: index, %[[N:.*]]: index
 // CHECK: %[[TILE:.*]] = "tile.load"(%[[SOURCE]], %[[I]], %[[J]], %[[N]]) {map = affine_map<(d0, d1)[s0] -> (d0, d1)>} : (memref<64x128xf32>, index, index, index) -> vector<4x32xf32>
 // CHECK: "tile.load"({{.*}}) {{{.*}}mask = affine_map<(d0, d1)[s0] -> (-d0 + s0 - 1)>}
+// CHECK: "tile.load_over"(%[[TILE]], %[[SOURCE]], %[[I]], %[[J]], %[[N]]) {map = affine_map<(d0, d1)[s0] -> (d0, d1)>, mask = affine_map<(d0, d1)[s0] -> (d0 - s0)>} : (vector<4x32xf32>, memref<64x128xf32>, index, index, index) -> vector<4x32xf32>
 // CHECK: "tile.store"(%[[TILE]], %[[DEST]], %[[I]], %[[J]], %[[N]]) {map = affine_map<(d0, d1)[s0] -> (d1, d0)>, mask
 func.func @memory(%source: memref<64x128xf32>, %dest: memref<128x64xf32>, %i: index, %j: index, %n: index) {
   %tile = "tile.load"(%source, %i, %j, %n) {map = affine_map<(i, j)[n] -> (i, j)>} : (memref<64x128xf32>, index, index, index) -> vector<4x32xf32>
   %ragged = "tile.load"(%source, %i, %j, %n) {map = affine_map<(i, j)[n] -> (i, j)>, mask = affine_map<(i, j)[n] -> (n - 1 - i)>} : (memref<64x128xf32>, index, index, index) -> vector<4x32xf32>
+  %over = "tile.load_over"(%tile, %source, %i, %j, %n) {map = affine_map<(i, j)[n] -> (i, j)>, mask = affine_map<(i, j)[n] -> (i - n)>} : (vector<4x32xf32>, memref<64x128xf32>, index, index, index) -> vector<4x32xf32>
   "tile.store"(%tile, %dest, %i, %j, %n) {map = affine_map<(i, j)[n] -> (j, i)>, mask = affine_map<(i, j)[n] -> (n - 1 - i)>} : (vector<4x32xf32>, memref<128x64xf32>, index, index, index) -> ()
   return
 }
