@@ -78,8 +78,10 @@ def test_attention_over_a_cluster_is_that_of_numpy(
 
 @pytest.mark.parametrize(("heads", "loads"), [(2, 8), (4, 24)])
 def test_keys_that_were_there_before_are_read_before_the_wait(heads: int, loads: int) -> None:
-    """As many as two turns take, the one of what is left and the first whole one, and none of them where the cache is empty; the
-    new one is read after the wait, into the same registers."""
+    """As many as two turns take, the one of what is left and the first whole one, none of them where the cache is empty.
+
+    The new one is read after the wait, into the same registers.
+    """
     early, late = (attention("bf16", 2048, 64, heads, leave_out=left) for left in ((), ("primop-held-rows",)))
     before, after = (text.split("griddepcontrol.wait")[0].count("ld.global.v") for text, *_ in (early, late))
     assert before == 2 * loads and after == 0  # of four keys and values of a thread, or of a warp's 32 in 16 and 8 bytes

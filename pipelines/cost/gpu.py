@@ -26,6 +26,7 @@ from tilec.pipelines.cost.rates import (
 )
 from tilec.pipelines.cost.warp_tiles import FEWEST_SLOTS, MOST_SLOTS
 from tilec.pipelines.primop.fuse import is_contraction
+from tilec.pipelines.primop.held_rows import held_rows
 from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import Access, Reduction, excludes
 
@@ -285,13 +286,14 @@ class GpuPlan(Products):
     def _core_shape(self, width: int, queries: int, long: bool) -> tuple[int, int] | None:
         """Blocks of a cluster and warps of a block that share a cache by their tensor cores. A few blocks where programs give
         nearly every second multiprocessor one; otherwise, if the cache is not long, so many that what a short one holds is one
-        turn, read before the kernel before ends."""
+        turn, which is read before the kernel before ends: where no kernel writes it."""
         programs = prod(largest(self.structure, a) for a in self.structure.grid) // queries
         blocks = min(CORE_BLOCKS, self.target.most_clustered)
         if not self._leaves_idle(2 * blocks * programs):
             return blocks, CORE_WARPS
         blocks = SHORT_CACHE // (SHORT_WARPS * _core_keys(width))
-        return None if long or blocks > min(self.target.most_clustered, CLUSTER) else (blocks, SHORT_WARPS)
+        fits = held_rows(self.structure.function) and not long and blocks <= min(self.target.most_clustered, CLUSTER)
+        return (blocks, SHORT_WARPS) if fits else None
 
     def _online_cores(self, t: int, d: int, h: int, queries: int, blocks: int, warps: int) -> Schedule:
         """The same by each warp's tensor core, straight from memory: its rows are queries that read the same keys, its columns

@@ -2,6 +2,10 @@
 // RUN:   primop-decompose-softmax, primop-online-reductions, primop-fuse, primop-held-rows, \
 // RUN:   convert-primop-to-tile{target=sm_90a}, tilec-cse, tilec-dce)' \
 // RUN: | FileCheck %s
+// RUN: tilec-opt %s --mlir-print-local-scope --pass-pipeline='builtin.module( \
+// RUN:   primop-decompose-softmax, primop-online-reductions, primop-fuse, primop-held-rows, \
+// RUN:   convert-primop-to-tile{target=sm_80})' \
+// RUN: | FileCheck %s --check-prefix=SM80
 
 #query = affine_map<()[past] -> (2, 16)>
 #new = affine_map<()[past] -> (2, 1, 16)>
@@ -102,9 +106,16 @@ func.func private @two(%q: tensor<2x16xf32> {primop.kind = "argument", primop.sh
   return %keys, %mixed : tensor<2x64x16xf32>, tensor<2x16xf32>
 }
 
-// Of a tensor core a warp the keys are read along their second layout, and the values along the first one.
+// Few programs give clusters of four blocks, of four warps with a tensor core each, what a short cache holds as one turn; without
+// clusters there are none. The keys are read along their second layout, and the values along the first one.
+// SM80-LABEL: func.func @cores_mul(
+// SM80-NOT: twin
+// SM80: "tile.dot"(
+// SM80-NOT: twin
+// SM80: return
 // CHECK-LABEL: func.func @cores_mul(
 // CHECK-SAME: memref<8x64xbf16>, %[[K:[^:]*]]: memref<4x64x64xbf16>, %[[V:[^:]*]]: memref<4x64x64xbf16>
+// CHECK-SAME: tile.schedule = {ahead, {{.*}}layout = array<i64: 512, 64, 1, 4>, name = "k", walk = "loop", warps = 16 : i64}
 // CHECK: %[[PAST:.*]] = "tile.symbol"() {symbol = "past"}
 // CHECK: %[[TURNS:.*]] = arith.divui %[[PAST]], %c512
 // CHECK-NEXT: %[[MOST:.*]] = arith.muli %[[TURNS]], %c512
