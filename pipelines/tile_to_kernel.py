@@ -61,10 +61,6 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
     roles = any(isinstance(o, tile.Producer) for o in body_of(function).operations)
     lowered.attributes["kernel.block"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _block_size(schedule, roles))
     lowered.attributes["kernel.grid"] = grid.attribute()
-    if ops_in(function, tile.DotTwin) and not ops_in(function, tile.ReduceOnline):
-        # Turns of a product of few rows are written out: where addresses are one base and numbers, ptxas reads so far ahead
-        # that registers spill.
-        lowered.attributes["kernel.wide_indices"] = ir.UnitAttr.get()
     if "tile.workers" in function.attributes:
         workers = linear(ir.IntegerAttr(function.attributes["tile.workers"]).value)
         lowered.attributes["kernel.grid"] = ir.ArrayAttr.get([
@@ -84,6 +80,10 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
         lowering.lower_block(body_of(function))
         lowering.end_block()
         func.ReturnOp([])
+    if ops_in(lowered, kernel.Mma) and not ops_in(lowered, kernel.LoadMatrix) and not ops_in(function, tile.ReduceOnline):
+        # Turns of a product of few rows are written out: where addresses are one base and numbers, ptxas reads so far ahead
+        # that registers spill.
+        lowered.attributes["kernel.wide_indices"] = ir.UnitAttr.get()
     if lowering.tensor_maps:
         maps = [m.to_attribute(len(symbols)) for m in lowering.tensor_maps]
         lowered.attributes["kernel.tensor_maps"] = ir.ArrayAttr.get(maps)

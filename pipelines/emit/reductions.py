@@ -96,9 +96,10 @@ class Reductions(Expressions):
             self.never = self._excluded_from(axis, guard)
             told, one_turn = (self.early, self.mixed), here == 1 and is_one_turn(start, stop, step)
             self._tell_held(axis, stop, bool(guard), one_turn)
-            base = saved if start == 0 else self._bound(start)
+            at_origin = not isinstance(start, ir.Value) and linear(start) == linear(0)
+            base = saved if at_origin else self._bound(start)
             if one_turn:
-                if start != 0:
+                if not at_origin:
                     self.origin[axis], self.memo = base, {}
                 values = self._reduce_loops(stage, inner, values, copies) if inner else \
                     self._accumulate(stage, values, copies, 0)
@@ -112,7 +113,7 @@ class Reductions(Expressions):
                 values = list(loop.results)
             self.origin[axis], self.guards, self.never = saved, guards, frozenset()
             self.early, self.mixed = told
-            self.memo = self.memo if one_turn and start == 0 else {}
+            self.memo = self.memo if one_turn and at_origin else {}
             self.tiles[axis] = self.schedule.axes[axis].tile
         return values
 

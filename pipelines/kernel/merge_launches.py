@@ -19,7 +19,7 @@ from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of, callee_of, fresh_name, functions, ops_in
 
 GRID, BLOCK, ROLES, RESIDENT, CLUSTER = "kernel.grid", "kernel.block", "tile.arguments", "kernel.resident", "kernel.cluster"
-MAPS = "kernel.tensor_maps"
+MAPS, WIDE = "kernel.tensor_maps", "kernel.wide_indices"
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,8 @@ class _Merger:
             residents = [ir.IntegerAttr(k.attributes[RESIDENT]).value for k in kernels if RESIDENT in k.attributes]
             if residents:
                 function.attributes[RESIDENT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), min(residents))
+            if any(WIDE in k.attributes for k in kernels):
+                function.attributes[WIDE] = ir.UnitAttr.get()
             function.attributes[ROLES] = ir.ArrayAttr.get([a for k in kernels for a in ir.ArrayAttr(k.attributes[ROLES])])
             counts = [_blocks(k) for k in kernels]
             total = sum(counts, linear(0))

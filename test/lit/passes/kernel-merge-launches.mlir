@@ -37,7 +37,7 @@ func.func @layer_double(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: 
   return
 }
 
-func.func @layer_negate(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: memref<1xi64, 1>) attributes {kernel.block = 32 : i64, kernel.resident = 2 : i64, kernel.grid = [affine_map<()[n] -> (4)>, affine_map<()[n] -> (2)>, affine_map<()[n] -> ()>], tile.arguments = ["read", "write"]} {
+func.func @layer_negate(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: memref<1xi64, 1>) attributes {kernel.block = 32 : i64, kernel.wide_indices, kernel.resident = 2 : i64, kernel.grid = [affine_map<()[n] -> (4)>, affine_map<()[n] -> (2)>, affine_map<()[n] -> ()>], tile.arguments = ["read", "write"]} {
   %column = "kernel.block_id"() {dimension = "x"} : () -> index
   %row = "kernel.block_id"() {dimension = "y"} : () -> index
   %at = arith.addi %row, %column : index
@@ -48,10 +48,10 @@ func.func @layer_negate(%x: memref<64xf32, 1>, %y: memref<64xf32, 1>, %symbols: 
 }
 
 // Blocks below the first kernel's count run it, the others find their coordinates in the second one's grid. The smaller
-// number of resident blocks leaves registers for both.
+// number of resident blocks leaves registers for both. Indices are wide if those of one are.
 // CHECK: func.func @layer_double_and_negate(%[[A:[^:]*]]: memref<64xf32, 1>, %[[B:[^:]*]]: memref<64xf32, 1>, %[[C:[^:]*]]: memref<64xf32, 1>, %[[D:[^:]*]]: memref<64xf32, 1>, %[[SYMBOLS:[^:]*]]: memref<1xi64, 1>)
 // CHECK-SAME: kernel.grid = [affine_map<()[s0] -> (s0 floordiv 32 + 8)>, affine_map<()[s0] -> ()>, affine_map<()[s0] -> ()>]
-// CHECK-SAME: kernel.resident = 2 : i64
+// CHECK-SAME: kernel.resident = 2 : i64, kernel.wide_indices
 // CHECK: %[[BLOCK:.*]] = "kernel.block_id"() {dimension = "x"}
 // CHECK: "kernel.load_global"(%[[SYMBOLS]], %c0)
 // CHECK: %[[COUNT:.*]] = affine.apply {{.*}} floordiv 32
