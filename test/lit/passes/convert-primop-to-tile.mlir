@@ -153,6 +153,28 @@ func.func private @short_norm(%x: tensor<8x64xf32> {primop.kind = "argument", pr
 
 // -----
 
+#x = affine_map<() -> (8, 60)>
+#rows = affine_map<() -> (8)>
+#identity = affine_map<(i, j) -> (i, j)>
+
+// So is a row that ends inside its only tile.
+// CHECK-LABEL: func.func @short_ragged_norm(
+// CHECK-NOT: scf.for
+// CHECK: %[[TILE:.*]] = "tile.load"(%{{.*}}) {{{.*}}mask = affine_map<(d0, d1) -> (-d1 + 59)>}
+// CHECK: "tile.reduce"
+// CHECK-NOT: tile.load
+// CHECK: %[[Y:.*]] = arith.mulf %[[TILE]], %{{.*}}
+// CHECK-NEXT: "tile.store"(%[[Y]]
+// CHECK-NEXT: return
+func.func private @short_ragged_norm(%x: tensor<8x60xf32> {primop.kind = "argument", primop.shape = #x}) -> (tensor<8x60xf32> {primop.shape = #x}) attributes {primop.kernel} {
+  %largest = "primop.max"(%x) {space = #x, maps = [#identity], dims = array<i64: 1>} : (tensor<8x60xf32>) -> tensor<8xf32>
+  %scale = "primop.recip"(%largest) {space = #rows, maps = [affine_map<(i) -> (i)>]} : (tensor<8xf32>) -> tensor<8xf32>
+  %y = "primop.mul"(%x, %scale) {space = #x, maps = [#identity, affine_map<(i, j) -> (i)>]} : (tensor<8x60xf32>, tensor<8xf32>) -> tensor<8x60xf32>
+  return %y : tensor<8x60xf32>
+}
+
+// -----
+
 #x = affine_map<()[n] -> (64, n)>
 #rows = affine_map<()[n] -> (64)>
 #identity = affine_map<(i, j)[n] -> (i, j)>
