@@ -179,7 +179,8 @@ class Accesses(FragmentValues):
             if isinstance(op, tile.Gather):
                 places = self._with_rows(origins, self._rows(op, at, layout), len(elements))
             known = self.tiles[op.value].values[at] if isinstance(op, tile.LoadOver) else None
-            pad = known or (self.constant(0, kind) if uniform is not None or varying is not None else None)
+            pad = known if known is not None else \
+                self.constant(0, kind) if uniform is not None or varying is not None else None
             if self._is_run(elements, places):
                 base, constant = self._offset(elements[0], places[0], symbols)
                 if uniform is not None and varying is None and \

@@ -38,8 +38,8 @@ class Expressions:
         self.memo: dict[tuple, ir.Value] = {}
         self.never: frozenset[Linear] = frozenset()  # conditions that hold nowhere in the present loop
         self.held = held_rows(structure.function)
-        self.early: dict[int, Linear] = {}  # axes along which the present loop reads only what is held, and how far
-        self.mixed: frozenset[int] = frozenset()  # axes along which the present turn reads what is held and what follows
+        # Axes along which the present loop reads what is held, and how far; None: all that is left of it, and what follows.
+        self.early: dict[int, Linear | None] = {}
         self.zeroed: dict[ir.Value, frozenset[Linear]] = {}  # tiles that are zero where one of these conditions does not hold
 
     # What reductions say (see reductions.py and online_loops.py) ------------------------------------------------------------
@@ -98,15 +98,17 @@ class Expressions:
         if value not in self.held:
             return read(relevant, ())
         dimension, rows = self.held[value]
-        along = next((a for a in (*self.early, *self.mixed) if index[dimension] == dim(a)), None)
-        if along in self.mixed:  # what is held may be read before the rest is written
-            before = rows - 1 - dim(along)
-            others = [g for g in relevant if not self._always(g - before)]
-            whole = tile.LoadOver(value=read((*others, before), (before,)), source=self.buffers[value], result=kind,
-                                  **self._place(index, (*relevant, dim(along) - rows))).result
-            self.zeroed[whole] = frozenset(relevant)
-            return whole
-        return read(relevant, () if along is None else (self.early[along] - 1 - dim(along),))
+        along = next((a for a in self.early if index[dimension] == dim(a)), None)
+        if along is None:
+            return read(relevant, ())
+        if (end := self.early[along]) is not None:
+            return read(relevant, (end - 1 - dim(along),))
+        before = rows - 1 - dim(along)  # what is held may be read before the rest is written
+        others = [g for g in relevant if not self._always(g - before)]
+        whole = tile.LoadOver(value=read((*others, before), (before,)), source=self.buffers[value], result=kind,
+                              **self._place(index, (*relevant, dim(along) - rows))).result
+        self.zeroed[whole] = frozenset(relevant)
+        return whole
 
     def _load_row(self, value: ir.Value, index: Index) -> ir.Value:
         place = tuple(e for e in index if not e.is_constant)
@@ -131,10 +133,7 @@ class Expressions:
             if isinstance(op, primop.Add | primop.Mul | primop.Mod):
                 values = [self._converted(v, element) for v in values]
             if isinstance(op, primop.Cast):
-                result = self._converted(values[0], element)
-                if values[0] in self.zeroed:
-                    self.zeroed[result] = self.zeroed[values[0]]
-                return result
+                return self._converted(values[0], element)
             return elementwise(op, self._aligned(*values), element)
 
     def _clamped(self, index: ir.Value, low: int, high: int) -> ir.Value:
@@ -201,7 +200,7 @@ class Expressions:
 
     def _select_guard(self, guard: Sequence[Linear], value: ir.Value, otherwise: float | int) -> ir.Value:
         """`value` where all conditions hold, otherwise a constant."""
-        if not guard:
+        if not guard or (otherwise == 0 and {*guard} <= self.zeroed.get(value, frozenset())):
             return value
         flags = self._flags(guard)
         flags, value = self._aligned(flags, value)
@@ -253,7 +252,10 @@ class Expressions:
         return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, attribute))
 
     def _converted(self, value: ir.Value, element: ir.Type) -> ir.Value:
-        return convert(value, element)
+        result = convert(value, element)
+        if value in self.zeroed:
+            self.zeroed[result] = self.zeroed[value]
+        return result
 
     def _index(self, value: int) -> ir.Value:
         return arith.constant(ir.IndexType.get(), value)

@@ -275,8 +275,7 @@ class OnlineLoops(Reductions):
         score, negated = (self._operand(shifted, k, at) for k in (0, 1))
         scale = _number(chain.scale)
         offset = arith.mulf(negated, self._splat(scale, negated.type.element_type, negated.type.shape))
-        axes = self.structure.stages[0][0].axes
-        tail = tuple(g for g in self.guards if scale > 0 and any(Dim(a) in g.atoms() for a in axes))
+        tail = self._tail(self.structure.stages[0][0]) if scale > 0 else ()
         score = self._select_guard(tail, score, float("-inf"))  # as the maximum reads it; its power is 0
         score, offset = self._aligned(score, offset)
         factor = self._splat(scale, score.type.element_type, score.type.shape)

@@ -94,16 +94,14 @@ class Reductions(Expressions):
             saved, guards = self.origin[axis], self.guards
             self.guards = guards + guard
             self.never = self._excluded_from(axis, guard)
-            told, one_turn = (self.early, self.mixed), here == 1 and is_one_turn(start, stop, step)
-            self._tell_held(axis, stop, bool(guard), one_turn)
+            early, one_turn = self.early, is_one_turn(start, stop, step)
+            self.early = self._told_held(axis, stop, bool(guard), one_turn)
             at_origin = not isinstance(start, ir.Value) and linear(start) == linear(0)
-            base = saved if at_origin else self._bound(start)
-            if one_turn:
-                if not at_origin:
-                    self.origin[axis], self.memo = base, {}
+            if kept := one_turn and at_origin and here == 1:  # what was evaluated before is there, and stays
                 values = self._reduce_loops(stage, inner, values, copies) if inner else \
                     self._accumulate(stage, values, copies, 0)
-            elif is_one_turn(start, stop, step):
+            elif one_turn:
+                base = saved if at_origin else self._bound(start)
                 values = self._steps(stage, axis, inner, values, base, here, copies)
             else:
                 loop = scf.ForOp(self._bound(start), self._bound(stop), self._index(step), values)
@@ -111,20 +109,19 @@ class Reductions(Expressions):
                     scf.YieldOp(self._steps(stage, axis, inner, list(loop.inner_iter_args), loop.induction_variable, here,
                                             copies))
                 values = list(loop.results)
-            self.origin[axis], self.guards, self.never = saved, guards, frozenset()
-            self.early, self.mixed = told
-            self.memo = self.memo if one_turn and at_origin else {}
+            self.origin[axis], self.guards, self.never, self.early = saved, guards, frozenset(), early
+            self.memo = self.memo if kept else {}
             self.tiles[axis] = self.schedule.axes[axis].tile
         return values
 
-    def _tell_held(self, axis: int, stop: Linear | int | ir.Value, guarded: bool, one_turn: bool) -> None:
-        """Says for a loop along an axis, in all its layouts, how what it reads may be told apart from what kernels write."""
+    def _told_held(self, axis: int, stop: Linear | int | ir.Value, guarded: bool, one_turn: bool) -> dict[int, Linear | None]:
+        """How what a loop along an axis reads, in all its layouts, can be told apart from what kernels write (see `early`)."""
         layouts = {axis, *(twin for twin, other in self.schedule.twins.items() if other == axis)}
-        held = self._held_extent(axis)
-        self.early = {a: end for a, end in self.early.items() if a not in layouts}
-        if held is not None and not guarded:
-            self.early |= dict.fromkeys(layouts, linear(stop) if not isinstance(stop, ir.Value) else held)
-        self.mixed = self.mixed | layouts if held is not None and guarded and one_turn else self.mixed - layouts
+        others = {a: end for a, end in self.early.items() if a not in layouts}
+        if self._held_extent(axis) is None or (guarded and not one_turn):
+            return others
+        assert guarded or not isinstance(stop, ir.Value), "a loop over what is held ends at a known length"
+        return others | dict.fromkeys(layouts, None if guarded else linear(stop))
 
     def _bound(self, bound: Linear | int | ir.Value) -> ir.Value:
         return bound if isinstance(bound, ir.Value) else self._value(linear(bound))
@@ -165,11 +162,9 @@ class Reductions(Expressions):
             sides = [self._side(reduction, k, index) for k in (0, 1)]
             zeroed = [self._zero_outside(tail, v) for v in sides]
             return tile.Dot(lhs=zeroed[0], rhs=zeroed[1], acc=accumulator, result=accumulator.type).result
-        zeroed = self._operand(op, 0, reduction.point)
-        value = self._converted(zeroed, accumulator.type.element_type)
-        neutral = self._neutral_value(reduction)
-        if neutral or not {*tail} <= self.zeroed.get(zeroed, frozenset()):
-            value = self._select_guard(tail, value, neutral)
+        value = self._operand(op, 0, reduction.point)
+        value = self._converted(value, accumulator.type.element_type)
+        value = self._select_guard(tail, value, self._neutral_value(reduction))
         if self._in_parts(reduction):
             value = self._reduced_tile(reduction, self._whole(reduction, value), self._partial_sizes(reduction))
         return self._combine(reduction, accumulator, value)
@@ -177,8 +172,8 @@ class Reductions(Expressions):
     def _zero_outside(self, guard: tuple[Linear, ...], value: ir.Value) -> ir.Value:
         """An operand that is 0 where a condition does not hold: what is read under it is, and what rings fetch past the end."""
         load = defining_op(value)
-        if {*guard} <= self.zeroed.get(value, frozenset()) or (isinstance(load, tile.Load) and (
-                self.schedule.rings or (load.mask is not None and {*guard} <= {*map_results(load.mask)}))):
+        if isinstance(load, tile.Load) and (self.schedule.rings or
+                                            (load.mask is not None and {*guard} <= {*map_results(load.mask)})):
             return value
         return self._select_guard(guard, value, 0.0)
 
