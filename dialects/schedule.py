@@ -14,12 +14,15 @@ registers, n over the four lanes of a row with two neighbours each. Two axes may
 the other one), where no tile in registers varies along both: the keys of one product and the columns of the next. An axis
 with `lanes_of` "*" lies on all threads of the block, as they are numbered. One with fewer threads than the axis that it
 names lies on the first of these, over and over; one that is dealt to warps has these for itself, and only its neighbours
-lie on the other axis: so the warps of a block share the depth of a product.
+lie on the other axis: so the warps of a block share the depth of a product. An axis that names such a one lies where that does.
 
 The last axes may be second layouts of others (`twin_of` names the first), of the same extent and tile. A warp's tensor core
 reads the right operand of a product with its columns on eight lanes and leaves the result with the same columns on four, two
 of them in each: `product` is C[m, n] += A[m, k] B[n, k] with A along (m, k), B along (n_twin, k) and C along (m, n). A twin
 whose axis is dealt to warps is dealt to the same ones.
+
+With a vector there is nothing to lay along columns: its products by `cores` have k on 4, 8 or 16 lanes of each warp, where they
+count from the first lane, and n on the others.
 
 Threads are numbered with the last axis fastest, axes that are read in vectors before the others, and the warps of an axis
 after the lanes of all axes: so n may have two lanes of each warp and m the other sixteen. The threads along one
@@ -102,6 +105,7 @@ class Schedule:
     split: int = 1  # blocks of a cluster that share the depth of a product (see tile/split.py)
     resident: int = 0  # blocks that shall fit a multiprocessor at once, which bounds their registers; 0: as it comes
     tf32: bool = False  # the tensor cores read f32 operands as TF32
+    cores: bool = False  # products with a vector by the tensor core of each warp, whose lanes have the same sums
 
     @property
     def twins(self) -> dict[int, int]:
@@ -128,7 +132,8 @@ class Schedule:
     def threads(self) -> int:
         """Threads of one block."""
         own = prod(a.neighbours if a.twin_of else a.threads // a.cluster for a in self.axes if not a.lanes_of)
-        return own * prod(a.warps // a.cluster for a in self.axes if a.lanes_of and not a.twin_of)
+        placed = {a.name for a in self.axes if a.lanes_of}
+        return own * prod(a.warps // a.cluster for a in self.axes if {a.lanes_of} - {"", *placed} and not a.twin_of)
 
     @property
     def thread_order(self) -> list[int]:
@@ -148,7 +153,7 @@ class Schedule:
                 for a in self.axes if a.extent != linear(1) and not a.twin_of]
         copied = ", copied by all threads" if self.copied else ""
         rest = [f"{self.stages} stages on tensor cores{copied}"] if self.tensor else \
-            ["a tensor core a warp"] if self.twins else []
+            ["a tensor core a warp"] if self.twins or self.cores else []
         rest += ["f32 read as TF32"] if self.tf32 else []
         rest += [f"the depth over {self.split} blocks"] if self.split > 1 else []
         rest += [f"{self.stages} stages, multiply-adds from shared memory{copied}"] if self.staged else []
@@ -184,6 +189,7 @@ class Schedule:
             **({"split": _number(self.split)} if self.split > 1 else {}),
             **({"resident": _number(self.resident)} if self.resident else {}),
             **({"tf32": ir.UnitAttr.get()} if self.tf32 else {}),
+            **({"cores": ir.UnitAttr.get()} if self.cores else {}),
         })
 
     @staticmethod
@@ -218,6 +224,7 @@ class Schedule:
             ir.IntegerAttr(entries["split"]).value if "split" in entries else 1,
             ir.IntegerAttr(entries["resident"]).value if "resident" in entries else 0,
             "tf32" in entries,
+            "cores" in entries,
         )
 
     def with_axis(self, position: int, **changes: object) -> Schedule:

@@ -256,7 +256,8 @@ class Reverse(Tile.Operation, name="reverse", traits=[Pure]):
 class Dot(Tile.Operation, name="dot", traits=[Pure]):
     """`acc + sum(lhs * rhs)` along the axes where acc is smaller; lhs and rhs are broadcast against each other.
 
-    Along a summed axis acc has size 1, or one partial sum for each of the schedule's threads, to be combined by `reduce`.
+    Along a summed axis acc has size 1, or one partial sum for each of the schedule's threads or, where these multiply by
+    `cores`, for each of its warps, to be combined by `reduce`.
     16-bit operands are multiplied exactly and accumulate in acc's f32. What instruction does it is the target's choice.
     """
 

@@ -157,7 +157,10 @@ class _Emitter(OnlineRows):
         self.memo, self.reduced = {}, {}
         for row in self.structure.staged:
             self._make_row(row)
-        terms = {f.op: self._terms(f) for f in self.structure.factors}
+        shared = [f for f in self.structure.factors if self.schedule.axes[f.axes[0]].warps > 1]
+        for factor in shared:  # by warps that meet for it while the matrix is on its way
+            self._stage([factor])
+        terms = {f.op: self._terms(f) for f in self.structure.factors if f not in shared}
         for stage in self.structure.stages:
             if self.structure.online:
                 self._online_stage(stage)
@@ -165,7 +168,7 @@ class _Emitter(OnlineRows):
                 self._mended_stage(stage)
             else:
                 self._stage(stage)
-        for factor in self.structure.factors:
+        for factor in (f for f in self.structure.factors if f not in shared):
             self._add_up(factor, terms[factor.op])
         self._walk(self.structure.inner, self._store_parts if self.structure.parts else self._store_results)
 

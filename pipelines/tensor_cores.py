@@ -32,6 +32,7 @@ from tilec.runtime.artifact import ITEM_BYTES
 # Registers of a thread of the producer and of the others, by groups that compute and blocks that share a multiprocessor.
 REGISTERS = {(1, 2): (40, 216), (2, 0): (40, 232), (2, 1): (40, 232), (3, 0): (32, 160)}
 TURNS = 2  # the number of the barrier where the first group waits for its turn
+CORE_LANES = (4, 8, 16)  # of a row of a matrix that a warp's tensor core multiplies with a vector
 LONG_WALK = 12  # turns of a product straight from memory beyond which LLVM shall write out two: more take registers
 
 
@@ -352,6 +353,51 @@ class TensorCores(CopiedTiles):
                 for (c, k), value in zip(places, total, strict=False):
                     sums[c][k] = value
         return Fragments(acc.layout, acc.element, self._gathered(acc.values, [s for at in acc.values for s in sums[at]]))
+
+    def dot_of_cores(self, op: tile.Dot, lhs: Fragments, rhs: Fragments, acc: Fragments) -> Fragments:
+        """A matrix times a vector, in products of 16 x 8 x 16 that are all matrix: the four words that a lane reads of a row at
+        once are, as they lie in registers, two of row lane floordiv 4 of the left operand and two of the row 8 below.
+
+        So each row of the matrix is several of the operand, at different places of the depth, and each column of the right
+        operand is the vector at some of these places. Of what a product has, only elements whose row and column are at the same
+        places count: of row 8 h + i and column j, with r lanes floordiv 4 along the depth, those where j mod (2 r) is
+        i mod r + r h. A lane has one of each half or, where r is 2 or 4, one at most, and they are added up over the lanes.
+        """
+        (depth,) = (i for i, n in enumerate(op.acc.type.shape) if n != max(v.type.shape[i] for v in (op.lhs, op.rhs)))
+        is_vector = all(n == 1 for i, n in enumerate(op.lhs.type.shape) if i != depth)
+        vector, matrix = (lhs, rhs) if is_vector else (rhs, lhs)
+        lanes, zero = self.schedule.axes[depth].neighbours, self.constant(0, acc.element)
+        runs = [(s.layout.registers[depth], s.layout.box[depth], s.layout.length, str(s.element)) for s in (lhs, rhs)]
+        if acc.layout.length != 1 or lanes not in CORE_LANES or self.strides[depth] != 1 or runs[0] != runs[1] or \
+                runs[0][1:3] != (8, 8) or ITEM_BYTES[runs[0][3]] != 2:
+            raise PassFailure("the layout of a tile is not that of a tensor core's operands", op.operation.location)
+        words = self._words(vector, (0,) * len(acc.layout.registers), depth)
+        lower = self._lane_bit(lanes.bit_length() - 1)  # whether this lane's column is at places of lower rows
+        right = [arith.select(lower, words[i + 1], words[i]) for i in range(0, len(words), 2)]
+        values: dict[Coordinates, ir.Value] = {}
+        for at, before in acc.values.items():
+            left, total = self._words(matrix, at, depth), [zero] * 4
+            for i in range(0, len(left), 4):
+                made = kernel.Mma(element=self.multiplied(op.lhs.type.element_type), lhs=left[i:i + 4],
+                                  rhs=right[i // 2:i // 2 + 2], acc=total, result_=[acc.element] * 4)
+                total = list(made.operation.results)
+            values[at] = arith.addf(before, self._counted(total, lanes))
+        return Fragments(acc.layout, acc.element, values)
+
+    def _counted(self, total: list[ir.Value], lanes: int) -> ir.Value:
+        """The sum of the elements of a product with a vector that count, for all lanes of a row of the matrix."""
+        if lanes == 4:
+            return arith.addf(total[0], total[3])
+        upper, lower = (arith.select(self._lane_bit(2), total[i + 1], total[i]) for i in (0, 2))
+        value, steps = arith.select(self._lane_bit(lanes.bit_length() - 4), lower, upper), [1, 4]
+        if lanes == 16:
+            elsewhere = arith.xori(self._lane_bit(0), self._lane_bit(3))
+            value, steps = arith.select(elsewhere, self.constant(0, value.type), value), [1, 2, 4, 8]
+        return kernel.WarpReduce(kind=tile.ReduceKind.ADD, lanes=steps, value=value, result=value.type).result
+
+    def _lane_bit(self, number: int) -> ir.Value:
+        return self.remember(("lane bit", number), lambda: self._is(arith.remui(
+            arith.divui(self.thread_number, self._index(1 << number)), self._index(2)), 1))
 
     def _words(self, side: Fragments, at: Coordinates, depth: int, element: int = 0) -> list[ir.Value]:
         """Of a row or, with the number of an element of runs that lie across the depth, a column: its words along the depth."""

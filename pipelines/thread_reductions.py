@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from mlir import ir
@@ -84,6 +84,12 @@ class ThreadReductions(FragmentLowering):
         names = [axis.name for axis in schedule.axes]
         self.shared_lanes = {i: names.index(a.lanes_of) for i, a in enumerate(schedule.axes) if a.lanes_of not in ("", "*")}
         for i, other in self.shared_lanes.items():
+            if other in self.shared_lanes:  # wherever that one lies
+                self.coordinates[i], self.strides[i] = self.coordinates[other], self.strides[other]
+                if other in self.warps:
+                    self.split.append(i)
+                    self.warps[i] = self.warps[other]
+                continue
             place, axis, theirs = self.coordinates[other], schedule.axes[i], schedule.axes[other].threads
             self.coordinates[i] = arith.remui(place, self._index(axis.neighbours)) if axis.neighbours < theirs else place
             self.strides[i] = self.strides[other]
@@ -188,15 +194,17 @@ class ThreadReductions(FragmentLowering):
         base, constant = offset
         return arith.addi(base, self._index(constant)) if constant else base
 
-    def _slots(self, axes: Sequence[int], groups: dict[int, int], apart: bool = False) -> tuple[ir.Value, list[int], int]:
-        """Slots for threads that combine along `axes`, of which `groups[a]` speakers do.
+    def _slots(self, axes: Sequence[int], groups: dict[int, int], apart: bool = False, equal: Collection[int] = ()) -> tuple[
+            ir.Value, list[int], int]:
+        """Slots for threads that combine along `axes`, of which `groups[a]` speakers do; along `equal` ones all have the same.
 
         (the slot of the first speaker that this thread combines with, the distances of the others from there, number of
         slots): speakers along an axis are neighbours, or `apart` by what the lanes of a warp have, which then are.
         """
         base, size, distances = self._index(0), 1, [0]
+        elsewhere = {*self.shared_lanes, *self.whole, *equal}
         for axis in sorted(self.coordinates, key=lambda a: (a not in axes) != apart):
-            if axis not in axes and (axis in self.shared_lanes or axis in self.whole or self.whole & set(axes)):
+            if axis not in axes and (axis in elsewhere or self.whole & set(axes)):
                 continue
             if axis in axes:
                 distances = [d + size * i for i in range(groups[axis]) for d in distances]
@@ -230,8 +238,10 @@ class ThreadReductions(FragmentLowering):
         combine = combiner(kind, scalars[0].type)
         groups = {a: self._local(a) // self._near(a) for a in axes}
         if any(n > 1 for n in groups.values()):
-            speaks = all_of(*(self._is_near_first(a) for a in by_lanes if self._near(a) > 1))
-            scalars = self._through_shared(scalars, combine, axes, groups, speaks)
+            # Lanes that have been combined have the same, and so have those of a row that a warp has multiplied.
+            alike = [a for a in axes if a in by_lanes or a not in self.shared_lanes]
+            speaks = all_of(*(self._is_near_first(a) for a in alike if self._near(a) > 1))
+            scalars = self._through_shared(scalars, combine, axes, groups, speaks, {self._first_of(a) for a in by_lanes})
         if any(self.schedule.axes[a].cluster > 1 for a in axes):
             scalars = self._through_cluster(scalars, combine, axes)
         return self._gathered(values, scalars)
@@ -254,10 +264,15 @@ class ThreadReductions(FragmentLowering):
                               ir.Location.current)
         return [stride << i for i in range(near.bit_length() - 1)]
 
+    def _first_of(self, axis: int) -> int:
+        """The axis whose lanes an axis lies on."""
+        return self._first_of(self.shared_lanes[axis]) if axis in self.shared_lanes else axis
+
     def _through_shared(self, values: list[ir.Value], combine: Callable[[ir.Value, ir.Value], ir.Value], axes: list[int],
-                        groups: dict[int, int], speaks: ir.Value | None) -> list[ir.Value]:
+                        groups: dict[int, int], speaks: ir.Value | None, equal: set[int]) -> list[ir.Value]:
+        """Values of those that speak, combined: along `equal` axes all lanes have the same."""
         # Where the lanes of a warp have slots of their own, these shall lie in different banks.
-        base, distances, size = self._slots(axes, groups, apart=any(a in self.shared_lanes for a in axes))
+        base, distances, size = self._slots(axes, groups, any(a in self.shared_lanes for a in axes), equal)
         own, step = base, distances[1] if len(distances) > 1 else 1
         for axis in (a for a in self.coordinates if a in axes):
             own = arith.addi(own, self._scaled(self._far(axis), step))

@@ -80,7 +80,7 @@ def _lower_kernel(function: ir.OpView, symbols: dict[str, tuple[int, int]]) -> N
         lowering.lower_block(body_of(function))
         lowering.end_block()
         func.ReturnOp([])
-    if ops_in(lowered, kernel.Mma) and not ops_in(lowered, kernel.LoadMatrix) and not ops_in(function, tile.ReduceOnline):
+    if schedule.twins and not ops_in(function, tile.ReduceOnline):
         # Turns of a product of few rows are written out: where addresses are one base and numbers, ptxas reads so far ahead
         # that registers spill.
         lowered.attributes["kernel.wide_indices"] = ir.UnitAttr.get()
@@ -271,7 +271,7 @@ class _GpuLowering(TensorCores):
     # The end, and products ----------------------------------------------------------------------------------------
 
     def dot(self, op: tile.Dot, lhs: Fragments, rhs: Fragments, acc: Fragments) -> Fragments:
-        return self.dot_by_multiply_add(lhs, rhs, acc)
+        return self.dot_of_cores(op, lhs, rhs, acc) if self.schedule.cores else self.dot_by_multiply_add(lhs, rhs, acc)
 
     def _converted(self, value: ir.Value, element: ir.Type) -> ir.Value:
         """bf16 pairs become f32 by integer ops, of which a multiprocessor does four times as many as conversions."""

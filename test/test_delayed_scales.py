@@ -173,6 +173,10 @@ def checked(case: Case, capacity: int, used: int, target: str, left_out: tuple[s
         (TwoProducts, 192, 200, 129, "sm_100a", 2, 1),
         (NoResidual, 128, 200, 129, "sm_90a", 2, 1),
         (TwoLayers, 320, 200, 129, "sm_90a", 4, 2),
+        (OneProduct, 1024, 8, 8, "sm_90a", 2, 1),  # few rows, whose warps share the depth and what the norm is the sum of
+        (TwoProducts, 192, 8, 5, "sm_100a", 2, 1),
+        (NoResidual, 128, 2, 1, "sm_90a", 2, 1),
+        (TwoLayers, 320, 7, 3, "sm_90a", 4, 2),
     ],
 )
 def test_a_norm_has_no_kernel_of_its_own(
@@ -183,12 +187,14 @@ def test_a_norm_has_no_kernel_of_its_own(
     assert len(launched(without)) == launches + norms and sum("rms_norm" in name for name in launched(without)) == norms
 
 
-@pytest.mark.parametrize("width", [
-    768,  # four lanes add up three of twelve numbers each
-    4352,  # four lanes add up 68 numbers in 17 turns
+@pytest.mark.parametrize(("width", "capacity", "used"), [
+    (768, 64, 17),  # four lanes add up three of twelve numbers each
+    (4352, 64, 17),  # four lanes add up 68 numbers in 17 turns
+    (768, 8, 3),  # warps share 48 numbers of each of a few rows
+    (4352, 8, 8),  # and 272, one at a time
 ])
-def test_all_sums_of_blocks_of_a_row_are_added_up(width: int) -> None:
-    checked(OneProduct(width), 64, 17, "sm_90a", ("tile-split",))
+def test_all_sums_of_blocks_of_a_row_are_added_up(width: int, capacity: int, used: int) -> None:
+    checked(OneProduct(width), capacity, used, "sm_90a", ("tile-split",))
 
 
 @pytest.mark.parametrize(("width", "parts"), [(1024, 4), (2176, 2)])
@@ -302,11 +308,14 @@ class ChunkBetween(OneProduct):
         return {**wanted, "x": (2 * wanted["x"][0], 2 * wanted["x"][1])}
 
 
-@pytest.mark.parametrize(("kind", "width"), [
-    (FewColumns, 192), (TwoFactors, 192), (TwoSums, 128), (RotatedIntoACache, 256), (RowsAsColumns, 320), (RowsAsColumns, 256),
-    (OfItself, 128), (ChunkBetween, 128)])
-def test_what_reads_a_row_is_multiplied_by_its_factor(kind: type[Case], width: int) -> None:
-    artifact = checked(kind(width), 128, 17, "sm_90a")
+@pytest.mark.parametrize(("kind", "width", "capacity", "used"), [
+    (FewColumns, 192, 128, 17), (TwoFactors, 192, 128, 17), (TwoSums, 128, 128, 17), (RotatedIntoACache, 256, 128, 17),
+    (RowsAsColumns, 320, 128, 17), (RowsAsColumns, 256, 128, 17), (OfItself, 128, 128, 17), (ChunkBetween, 128, 128, 17),
+    (FewColumns, 192, 8, 5), (TwoFactors, 192, 4, 4), (TwoSums, 128, 8, 8), (RotatedIntoACache, 256, 8, 7),
+    (OfItself, 128, 8, 1),
+])
+def test_what_reads_a_row_is_multiplied_by_its_factor(kind: type[Case], width: int, capacity: int, used: int) -> None:
+    artifact = checked(kind(width), capacity, used, "sm_90a")
     left = (OfItself, RowsAsColumns, ChunkBetween)  # what the pass has no way to multiply in, or to move
     assert any("rms_norm" in name for name in launched(artifact)) == (kind in left)
 

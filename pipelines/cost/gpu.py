@@ -51,6 +51,8 @@ OPERAND_REGISTERS = 40  # of a thread that multiplies straight from memory, for 
 OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
 WALK_REGISTERS = 48  # of one that walks along a row, beside what it reads and adds up in a turn
 MOST_SHAPES = 8  # of a product with a vector that are considered
+CORE_ROWS, CORE_ROWS_OF_MANY = 4, 2  # that a warp reads at once for its tensor core, the latter of blocks that memory has
+MANY_ROUNDS = 8  # of blocks, from which on what memory gives counts more than what threads do
 
 
 def matvec_shapes(rows: int, steps: int, together: int, wanted: int = 0) -> list[tuple[int, int, int, int, int]]:
@@ -83,6 +85,18 @@ def matvec_shapes(rows: int, steps: int, together: int, wanted: int = 0) -> list
         resident = max(1, min(THREADS // block, REGISTERS // (block * -(-needed // 8) * 8)))
         found.append((registers, threads, each, block, resident))
     return found
+
+
+def shape_of_cores(shape: tuple[int, int, int, int, int], most: int) -> tuple[int, int, int, int, int] | None:
+    """The shape of a block that reads the same rows for a tensor core a warp, up to `most` of them at once, each on as many
+    lanes of every warp. None where it has only one row."""
+    registers, threads, each, block, resident = shape
+    rows, warps = each * (block // threads), block // WARP
+    lanes = WARP // min(rows, most)
+    loads, rest = divmod(registers * threads, lanes * warps)
+    if rows == 1 or rows & (rows - 1) or block % WARP or rest:
+        return None
+    return loads, lanes * warps, max(rows // most, 1), block, resident
 
 
 class GpuPlan(Products):
@@ -194,19 +208,27 @@ class GpuPlan(Products):
         held = prod(self.tile[a] for a in s.mirrored)  # rows that a thread has anyway
         shapes = matvec_shapes(rows, steps if known else 0, together * held, ROW_LOADS if s.staged else 0)
         others = prod(largest(s, a) for a in s.grid if a not in free and a not in s.mirrored)
-        options = []
+        exact = known and bool(free) and vector * max(map(bytes_of, operands)) == 16 and \
+            {self._multiplied_bytes([r]) for r in s.stages[-1] if r.contraction} == {2}
+        options = {}
         for shape in shapes:
             registers, threads, each, block, resident = shape
             taken = each * max(1, block // threads)
-            cycles = self._reading_cycles(others * -(-rows // taken), registers * each * together * held * block, resident)
-            options.append((cycles, f"{registers} loads by {threads} threads, {taken} rows a block", shape))
-        registers, threads, each, block, resident = self.pick(options)
+            blocks = others * -(-rows // taken)
+            cycles = self._reading_cycles(blocks, registers * each * together * held * block, resident)
+            many = blocks >= MANY_ROUNDS * resident * self.target.multiprocessors
+            on_cores = shape_of_cores(shape, CORE_ROWS_OF_MANY if many else CORE_ROWS) if exact else None
+            registers, threads, _, block, _ = shape = on_cores or shape
+            label = f"{registers} loads by {threads} threads, {taken} rows a block{', a tensor core a warp' * bool(on_cores)}"
+            options[shape, bool(on_cores)] = cycles, label, (*shape, bool(on_cores))
+        registers, threads, each, block, resident, cores = self.pick([*options.values()])
         while not known and threads > 1 and threads * vector > largest(s, k):
             threads //= 2
         self.set(k, registers, threads, vector)
         if free:
             self.set(free[0], each, max(1, block // threads))
-        return self.schedule(dot=True, resident=resident)
+        schedule = self.schedule(dot=True, resident=resident, cores=cores)
+        return schedule.with_axis(k, warps=block // WARP) if cores else schedule
 
     def _reading_cycles(self, blocks: int, loads: int, resident: int) -> float:
         """Cycles in which blocks make that many 16-byte loads each, at the rate of memory or of what is in flight at once."""

@@ -100,7 +100,7 @@ class Products(Plan):
         walked = programs > PERSISTENT_WAVES * sms and tiles.split == 1
         schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, tiles.slots(shared)),
                                  persistent=sms if walked else 0, split=tiles.split, tf32=item == 4)
-        return self._with_factors(schedule.with_axis(rows[0], warps=4 * tiles.groups), columns)
+        return self._with_factors(schedule.with_axis(rows[0], warps=4 * tiles.groups), columns, columns[-1])
 
     def _tensor_shapes(self, row: int, columns: list[int], k: int, item: int,
                        shared: int) -> list[tuple[float, tuple[float, GroupTiles]]]:
@@ -115,16 +115,18 @@ class Products(Plan):
                  for time, if_memory_were_faster in [self._tensor_time(row, columns, k, t, item)])
         return nearly_best(timed, AS_FAST, lambda x: -min(x[1].height, height))
 
-    def _with_factors(self, schedule: Schedule, columns: Sequence[int]) -> Schedule:
-        """A schedule that adds up factors of rows on the four lanes that share a row of a result."""
+    def _with_factors(self, schedule: Schedule, columns: Sequence[int], place: int, warps: int = 1) -> Schedule:
+        """A schedule that adds up factors of rows on the four lanes that share a row of a result, in all the warps that share a
+        depth: where the axis `place` lies."""
+        lanes, most = 4 * warps, MOST_TERMS * warps
         for axis, reads, vector in self._terms_of_factors():
             length = largest(self.structure, axis)
             if not any(Dim(c) in a.offset.atoms() for a in reads for c in columns):
-                while vector > 1 and length <= MOST_TERMS and length % (4 * vector):
+                while vector > 1 and length <= most and length % (lanes * vector):
                     vector //= 2
-                size = min(-(-length // (4 * vector)) * 4 * vector, MOST_TERMS)
-                name = schedule.axes[columns[-1]].name
-                schedule = schedule.with_axis(axis, tile=size, threads=4, vector=vector, lanes_of=name)
+                size = min(-(-length // (lanes * vector)) * lanes * vector, most)
+                name = schedule.axes[place].name
+                schedule = schedule.with_axis(axis, tile=size, threads=lanes, vector=vector, lanes_of=name, warps=warps)
         return schedule
 
     def _terms_of_factors(self) -> Iterator[tuple[int, list[Access], int]]:
@@ -183,7 +185,8 @@ class Products(Plan):
         # Of few rows the loads fill the registers: without a bound ptxas aims at more blocks than that leaves room for.
         schedule = self.schedule(dot=True, ahead=True, resident=shared.resident if shared else 0, tf32=item == 4)
         schedule = schedule.with_axis(rows[0], warps=warps)
-        schedule = self._with_factors(schedule.with_axis(k, lanes_of=schedule.axes[last].name, warps=parts), columns)
+        schedule = schedule.with_axis(k, lanes_of=schedule.axes[last].name, warps=parts)
+        schedule = self._with_factors(schedule, columns, last if parts == 1 else k, parts)
         twin = schedule.axes[last].twin(threads=8, vector=1, lanes_of=schedule.axes[rows[0]].name)
         return replace(schedule, axes=(*schedule.axes, twin))
 
@@ -216,7 +219,8 @@ class Products(Plan):
         self.set(k, 2 * TILE_DEPTH // item)
         schedule = self.schedule([a for a in s.grid if a != rows[0]] + rows, dot=True, tensor=True, copied=True,
                                  stages=tiles.slots(shared, 2 * TILE_DEPTH), resident=tiles.resident, tf32=item == 4)
-        return self._with_factors(schedule.with_axis(rows[0], warps=tiles.down).with_axis(last, warps=tiles.along), columns)
+        schedule = schedule.with_axis(rows[0], warps=tiles.down).with_axis(last, warps=tiles.along)
+        return self._with_factors(schedule, columns, last)
 
     def _deals(self, columns: list[int], tiles: WarpTiles) -> bool:
         """Whether the last axis of a tile's columns has 16 or a power of two as many for each warp."""

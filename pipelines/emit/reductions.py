@@ -223,7 +223,8 @@ class Reductions(Expressions):
             shape = self._shape(axes - set(reduction.axes))
             for a in reduction.axes:  # one partial sum for every thread along the axis, or where they share it every warp
                 axis = self.schedule.axes[a]
-                shape[a] = 1 if self.schedule.rings else axis.warps if self.schedule.twins else axis.threads
+                by_warps = self.schedule.twins or self.schedule.cores
+                shape[a] = 1 if self.schedule.rings else axis.warps if by_warps else axis.threads
             return shape
         if any(self.tiles[a] > 1 for a in reduction.axes):
             axes |= set(reduction.axes)

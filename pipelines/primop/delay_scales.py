@@ -50,6 +50,7 @@ class _Row:
     between: tuple[ir.OpView, ...]  # that make scales of sums
     sums: tuple[primop.Sum, ...]
     readers: tuple[primop.Sum, ...]  # the products
+    block: int  # neighbours that the kernel before sums
 
     @property
     def makers(self) -> list[ir.OpView]:
@@ -64,6 +65,7 @@ class DelayScales(Pass):
     name = "primop-delay-scales"
     anchor = "builtin.module"
     block: int = 64
+    few: int = 16  # the same where there are few rows, whose kernels take as few columns
 
     def run(self, op: ir.OpView) -> None:
         ranges: Ranges = {Symbol(i): r for i, r in enumerate(primop.symbol_ranges(op.operation).values())}
@@ -84,11 +86,12 @@ class DelayScales(Pass):
         """The row that an op rounds, if only products read it and a factor of all of it can be told apart."""
         space = primop.space_of(op)
         if (str(primop.element_type(op.operand)), str(primop.element_type(op.result))) != ("f32", "bf16") or \
-                len(space) < 2 or not space[-1].is_constant or space[-1].constant % self.block or \
-                space[-1].constant == self.block:
+                len(space) < 2 or not space[-1].is_constant:
             return None
         bounds = [range_of(e, ranges) for e in space[:-1]]
-        if prod(b[1] if b is not None else FEW_ROWS + 1 for b in bounds) <= FEW_ROWS:
+        rows = prod(b[1] if b is not None else FEW_ROWS + 1 for b in bounds)
+        block = self.few if rows <= FEW_ROWS else self.block
+        if rows == 1 or space[-1].constant % block or space[-1].constant == block:
             return None
         readers = [_reader(use.owner.opview, use.operand_number) for use in op.result.uses]
         if not readers or any(r is None for r in readers) or not _is_whole(op, 0):
@@ -102,12 +105,12 @@ class DelayScales(Pass):
         if not sums or not factors:
             return None
         return _Row(op, tuple(factors), tuple(scales), tuple(o for o in below if o not in sums), sums,
-                    tuple(r for r in readers if r is not None))
+                    tuple(r for r in readers if r is not None), block)
 
     def _rewrite(self, row: _Row, home: ir.OpView) -> None:
         for total in row.sums:
             with row.op.operation.location, ir.InsertionPoint(total):
-                self._cut(total, home)
+                _cut(total, home, row.block)
         for op in (o for value, _ in row.factors for o in _elementwise_below(value)):
             _placed(op, home)
         symbols, space = row.op.space.n_symbols, primop.space_of(row.op)
@@ -127,25 +130,26 @@ class DelayScales(Pass):
         for reader in row.readers:
             _scale(reader, row.scales)
 
-    def _cut(self, total: primop.Sum, home: ir.OpView) -> None:
-        """Writes a sum along rows as one of blocks, which are made where the rows are, and one of these."""
-        space, symbols = primop.space_of(total), total.space.n_symbols
-        for op in _elementwise_below(total.operand):
-            _placed(op, home)
-        rank = len(space)
-        blocks = [*space[:-1], linear(space[-1].constant // self.block), linear(self.block)]
-        inside = (*identity(rank - 1), dim(rank - 1) * self.block + dim(rank))
-        shape = [e.constant if e.is_constant else ir.ShapedType.get_dynamic_size() for e in blocks[:-1]]
-        parts = primop.Sum(operand=total.operand, space=make_map(0, symbols, blocks), dims=[rank],
-                           maps=[make_map(rank + 1, symbols, operand_index(total, 0, inside))],
-                           result=ir.RankedTensorType.get(shape, primop.element_type(total.result)))
-        _placed(parts, home).operation.attributes[BESIDE] = ir.UnitAttr.get()
-        every = make_map(rank, symbols, identity(rank))
-        result = _placed(primop.Sum(operand=parts.result, space=make_map(0, symbols, blocks[:-1]), dims=[rank - 1],
-                                    maps=[every], result=total.result.type), total).result
-        result.owner.attributes[FACTOR] = ir.UnitAttr.get()
-        total.result.replace_all_uses_with(result)
-        total.operation.erase()
+
+def _cut(total: primop.Sum, home: ir.OpView, block: int) -> None:
+    """Writes a sum along rows as one of blocks, which are made where the rows are, and one of these."""
+    space, symbols = primop.space_of(total), total.space.n_symbols
+    for op in _elementwise_below(total.operand):
+        _placed(op, home)
+    rank = len(space)
+    blocks = [*space[:-1], linear(space[-1].constant // block), linear(block)]
+    inside = (*identity(rank - 1), dim(rank - 1) * block + dim(rank))
+    shape = [e.constant if e.is_constant else ir.ShapedType.get_dynamic_size() for e in blocks[:-1]]
+    parts = primop.Sum(operand=total.operand, space=make_map(0, symbols, blocks), dims=[rank],
+                       maps=[make_map(rank + 1, symbols, operand_index(total, 0, inside))],
+                       result=ir.RankedTensorType.get(shape, primop.element_type(total.result)))
+    _placed(parts, home).operation.attributes[BESIDE] = ir.UnitAttr.get()
+    every = make_map(rank, symbols, identity(rank))
+    result = _placed(primop.Sum(operand=parts.result, space=make_map(0, symbols, blocks[:-1]), dims=[rank - 1],
+                                maps=[every], result=total.result.type), total).result
+    result.owner.attributes[FACTOR] = ir.UnitAttr.get()
+    total.result.replace_all_uses_with(result)
+    total.operation.erase()
 
 
 def _is_whole(op: ir.OpView, operand: int) -> bool:

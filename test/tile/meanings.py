@@ -350,14 +350,14 @@ def _reduce_online(op: tile.ReduceOnline, _: Schedule) -> Execute:
 def product(lhs: Array, rhs: Array, acc: Array, dtype: str, axes: Sequence[Axis] = ()) -> Array:
     """acc + sum(lhs * rhs) along the axes where acc is smaller, rounded once: the same for equal elements in equal order.
 
-    Along a summed axis acc has size 1, or one element for each thread of `axes`.
+    Along a summed axis acc has size 1, or one element for each thread of `axes`, or for each warp.
     """
     rank, sides = acc.ndim, []
     for side in (lhs, rhs):
         for a in reversed(range(rank)):
             n, kept = side.shape[a], acc.shape[a]
             if 1 < kept < n:
-                side = by_thread(side, a, axes[a])
+                side = by_parts(side, a, axes[a], kept)
             else:  # all of it is kept, or nothing
                 side = side.reshape(*side.shape[:a], *((1, n) if kept == 1 else (n, 1)), *side.shape[a + 1:])
         sides.append(side.transpose([*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)]))

@@ -11,8 +11,8 @@
 // from where the product reads it along its own axis. Nothing of it is masked where it fills the tile.
 // CHECK-LABEL: func.func @norm(
 // CHECK-SAME: %[[X:[^:]*]]: memref<1x1024xf32>, %[[W:[^:]*]]: memref<128x1024xbf16>, %[[Y:[^:]*]]: memref<1x128xf32>
-// CHECK-SAME: layout = array<i64: {{[0-9]+}}, 8, 1, 1>, name = "n", walk = "grid"
-// CHECK-SAME: layout = array<i64: 1024, 32, 8, 1>, name = "k", walk = "loop"
+// CHECK-SAME: layout = array<i64: {{[0-9]+}}, 4, 1, 1>, name = "n", walk = "grid"
+// CHECK-SAME: layout = array<i64: 1024, 64, 8, 1>, name = "k", walk = "loop", warps = 8 : i64
 // CHECK-SAME: lanes_of = "*", layout = array<i64: 1024, 256, 4, 1>, name = "r3", walk = "loop"
 // CHECK: %[[MEMORY:.*]] = "tile.alloc"() : () -> memref<1024xbf16, 3>
 // CHECK-NOT: scf.for

@@ -92,12 +92,15 @@ func.func private @matmul(%x: tensor<?x1024xbf16> {primop.kind = "argument", pri
 }
 
 // One row has few accumulators, so several steps along k are in flight: copies of the loop's body on a CPU, and on a
-// GPU a warp for each row, with four 16-byte loads a thread and as many blocks resident as their registers allow.
+// GPU four 16-byte loads of each thread, of which as many blocks are resident as their registers allow. Four rows at once lie on
+// the lanes of each warp, eight lanes each, for its tensor core; the warps share the depth.
 // AVX512-LABEL: func.func @packed_matrix_vector(
 // AVX512-SAME: layout = array<i64: 16, 1, 16, 1>, name = "n", walk = "grid"
 // AVX512-SAME: unroll = 4
 // SM90A-LABEL: func.func @matrix_vector(
-// SM90A-SAME: layout = array<i64: 1024, 32, 8, 1>, name = "k", walk = "loop"
+// SM90A-SAME: layout = array<i64: 8, 4, 1, 1>, name = "n", walk = "grid"
+// SM90A-SAME: layout = array<i64: 1024, 64, 8, 1>, name = "k", walk = "loop", warps = 8
+// SM90A-SAME: cores
 // SM90A-SAME: resident = 4
 func.func private @packed_matrix_vector(%x: tensor<1024xbf16> {primop.kind = "argument", primop.shape = #vector}, %w: tensor<64x512x16x2xbf16> {primop.kind = "weight", primop.shape = #packed}) -> (tensor<1024xf32> {primop.shape = #rows}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = #square, maps = [affine_map<(n, k)[s] -> (k)>, affine_map<(n, k)[s] -> (n floordiv 16, k floordiv 2, n mod 16, k mod 2)>]} : (tensor<1024xbf16>, tensor<64x512x16x2xbf16>) -> tensor<1024x1024xf32>
@@ -110,9 +113,33 @@ func.func private @matrix_vector(%x: tensor<1024xbf16> {primop.kind = "argument"
   return %sum : tensor<1024xf32>
 }
 
+// Where there are many rounds of blocks, memory counts more than what threads do: two rows at once, each a longer run.
+// SM90A-LABEL: func.func @many_rows(
+// SM90A-SAME: layout = array<i64: 8, 2, 1, 1>, name = "n", walk = "grid"
+// SM90A-SAME: layout = array<i64: 1024, 128, 8, 1>, name = "k", walk = "loop", warps = 8
+// SM90A-SAME: cores
+func.func private @many_rows(%x: tensor<1024xbf16> {primop.kind = "argument", primop.shape = #vector}, %w: tensor<65536x1024xbf16> {primop.kind = "weight", primop.shape = affine_map<()[n] -> (65536, 1024)>}) -> (tensor<65536xf32> {primop.shape = affine_map<()[n] -> (65536)>}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = affine_map<()[n] -> (65536, 1024)>, maps = [affine_map<(n, k)[s] -> (k)>, #identity]} : (tensor<1024xbf16>, tensor<65536x1024xbf16>) -> tensor<65536x1024xf32>
+  %sum = "primop.sum"(%products) {space = affine_map<()[n] -> (65536, 1024)>, maps = [#identity], dims = array<i64: 1>} : (tensor<65536x1024xf32>) -> tensor<65536xf32>
+  return %sum : tensor<65536xf32>
+}
+
+// A block of one long row has none to lay beside it: multiply-adds, as in f32.
+// SM90A-LABEL: func.func @long_rows(
+// SM90A-SAME: layout = array<i64: 1, 1, 1, 1>, name = "n", walk = "grid"
+// SM90A-SAME: layout = array<i64: 8192, 256, 8, 1>, name = "k", walk = "loop"
+// SM90A-NOT: cores
+func.func private @long_rows(%x: tensor<8192xbf16> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (8192)>}, %w: tensor<1024x8192xbf16> {primop.kind = "weight", primop.shape = affine_map<()[n] -> (1024, 8192)>}) -> (tensor<1024xf32> {primop.shape = #rows}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = affine_map<()[n] -> (1024, 8192)>, maps = [affine_map<(n, k)[s] -> (k)>, #identity]} : (tensor<8192xbf16>, tensor<1024x8192xbf16>) -> tensor<1024x8192xf32>
+  %sum = "primop.sum"(%products) {space = affine_map<()[n] -> (1024, 8192)>, maps = [#identity], dims = array<i64: 1>} : (tensor<1024x8192xf32>) -> tensor<1024xf32>
+  return %sum : tensor<1024xf32>
+}
+
 // Loads are of 16 bytes, whatever the type.
 // SM90A-LABEL: func.func @wide_matrix_vector(
+// SM90A-NOT: cores
 // SM90A-SAME: layout = array<i64: 1024, 64, 4, 1>, name = "k", walk = "loop"
+// SM90A-NOT: cores
 func.func private @wide_matrix_vector(%x: tensor<1024xf32> {primop.kind = "argument", primop.shape = #vector}, %w: tensor<1024x1024xf32> {primop.kind = "weight", primop.shape = #square}) -> (tensor<1024xf32> {primop.shape = #rows}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = #square, maps = [affine_map<(n, k)[s] -> (k)>, #identity]} : (tensor<1024xf32>, tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
   %sum = "primop.sum"(%products) {space = #square, maps = [#identity], dims = array<i64: 1>} : (tensor<1024x1024xf32>) -> tensor<1024xf32>

@@ -287,9 +287,11 @@ func.func @of_an_input() attributes {primop.entry} {
 
 module attributes {primop.symbols = {n = array<i64: 1, 256>}} {
 
-// Products of at most eight rows take the time of reading their matrices, and their norms stay where they are ...
+// Products of at most eight rows are made in tiles of few columns, and so are the blocks of their sums: 16 neighbours ...
 // CHECK-LABEL: func.func @few_rows(
-// CHECK-NOT: primop.{{beside|factor}}
+// CHECK: "primop.sum"(%{{.*}}) {dims = array<i64: 2>, {{.*}}primop.beside, space = affine_map<()[s0] -> (8, 8, 16)>} : {{.*}} -> tensor<8x8xf32>
+// CHECK: "primop.sum"(%{{.*}}) {dims = array<i64: 1>, {{.*}}primop.factor, space = affine_map<()[s0] -> (8, 8)>} : (tensor<8x8xf32>) -> tensor<8xf32>
+// CHECK: "primop.cast"({{.*}}primop.beside
 // CHECK: return
 func.func @few_rows() attributes {primop.entry} {
   %a = "primop.input"() {kind = "argument", label = "a", shape = #a} : () -> tensor<8x72xbf16>
@@ -328,9 +330,9 @@ func.func @few_rows() attributes {primop.entry} {
 
 module attributes {primop.symbols = {n = array<i64: 1, 256>}} {
 
-// ... of nine rows they do not.
+// ... of nine rows 64 ...
 // CHECK-LABEL: func.func @nine_rows(
-// CHECK: primop.beside
+// CHECK: primop.beside, space = affine_map<()[s0] -> (9, 2, 64)>
 // CHECK: primop.factor
 // CHECK: primop.beside
 // CHECK: return
@@ -348,6 +350,47 @@ func.func @nine_rows() attributes {primop.entry} {
   %b = "primop.mul"(%y, %v) {space = #after, maps = [#lhs, #rhs]} : (tensor<9x128xbf16>, tensor<32x128xbf16>) -> tensor<9x32x128xf32>
   %p = "primop.sum"(%b) {space = #after, maps = [#all], dims = array<i64: 2>} : (tensor<9x32x128xf32>) -> tensor<9x32xf32>
   "primop.output"(%p) {label = "p"} : (tensor<9x32xf32>) -> ()
+  return
+}
+
+}
+
+// -----
+
+#x = affine_map<()[n] -> (1, 128)>
+#rows = affine_map<()[n] -> (1)>
+#a = affine_map<()[n] -> (1, 72)>
+#w = affine_map<()[n] -> (128, 72)>
+#v = affine_map<()[n] -> (32, 128)>
+#before = affine_map<()[n] -> (1, 128, 72)>
+#after = affine_map<()[n] -> (1, 32, 128)>
+#i = affine_map<(i)[n] -> (i)>
+#identity = affine_map<(i, j)[n] -> (i, j)>
+#row = affine_map<(i, j)[n] -> (i)>
+#all = affine_map<(m, n, k)[s] -> (m, n, k)>
+#lhs = affine_map<(m, n, k)[s] -> (m, k)>
+#rhs = affine_map<(m, n, k)[s] -> (n, k)>
+
+module attributes {primop.symbols = {n = array<i64: 1, 256>}} {
+
+// ... and one row, which each kernel makes for itself, stays.
+// CHECK-LABEL: func.func @one_row(
+// CHECK-NOT: primop.{{beside|factor}}
+// CHECK: return
+func.func @one_row() attributes {primop.entry} {
+  %a = "primop.input"() {kind = "argument", label = "a", shape = #a} : () -> tensor<1x72xbf16>
+  %w = "primop.input"() {kind = "weight", label = "w", shape = #w} : () -> tensor<128x72xbf16>
+  %v = "primop.input"() {kind = "weight", label = "v", shape = #v} : () -> tensor<32x128xbf16>
+  %products = "primop.mul"(%a, %w) {space = #before, maps = [#lhs, #rhs]} : (tensor<1x72xbf16>, tensor<128x72xbf16>) -> tensor<1x128x72xf32>
+  %x = "primop.sum"(%products) {space = #before, maps = [#all], dims = array<i64: 2>} : (tensor<1x128x72xf32>) -> tensor<1x128xf32>
+  %squares = "primop.mul"(%x, %x) {space = #x, maps = [#identity, #identity]} : (tensor<1x128xf32>, tensor<1x128xf32>) -> tensor<1x128xf32>
+  %total = "primop.sum"(%squares) {space = #x, maps = [#identity], dims = array<i64: 1>} : (tensor<1x128xf32>) -> tensor<1xf32>
+  %scale = "primop.recip"(%total) {space = #rows, maps = [#i]} : (tensor<1xf32>) -> tensor<1xf32>
+  %scaled = "primop.mul"(%x, %scale) {space = #x, maps = [#identity, #row]} : (tensor<1x128xf32>, tensor<1xf32>) -> tensor<1x128xf32>
+  %y = "primop.cast"(%scaled) {space = #x, maps = [#identity]} : (tensor<1x128xf32>) -> tensor<1x128xbf16>
+  %b = "primop.mul"(%y, %v) {space = #after, maps = [#lhs, #rhs]} : (tensor<1x128xbf16>, tensor<32x128xbf16>) -> tensor<1x32x128xf32>
+  %p = "primop.sum"(%b) {space = #after, maps = [#all], dims = array<i64: 2>} : (tensor<1x32x128xf32>) -> tensor<1x32xf32>
+  "primop.output"(%p) {label = "p"} : (tensor<1x32xf32>) -> ()
   return
 }
 
