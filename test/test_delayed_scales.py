@@ -15,6 +15,7 @@ from tilec.frontend import nn
 from tilec.frontend.checkpoints import open_checkpoint
 from tilec.frontend.models import llama
 from tilec.frontend.tensor import Graph, Tensor
+from tilec.model_compiler import compile_model
 from tilec.pipelines.compiler import compile_module
 from tilec.pipelines.targets import find_target
 from tilec.runtime.artifact import Artifact
@@ -334,3 +335,12 @@ def test_a_layer_of_a_prompt_is_five_launches(tmp_path: Path) -> None:
         names = launched(compile_module(graph.module, find_target("sm_90a"), {}, leave_out=left_out), "prefill")
         layers = [name for name in names if name.startswith("prefill_layer")]
         assert len(layers) == 2 * launches and any("rms_norm" in name for name in layers) == bool(left_out)
+
+
+def test_a_layer_of_a_step_of_several_sequences_is_five_launches(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 128, "intermediate_size": 192, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
+    config = open_checkpoint(write_llama(tmp_path, dtype="bf16", num_hidden_layers=2, **sizes)).config
+    artifact = compile_model(config, "sm_90a", "bf16", 64, batch=4, entries={"decode", "decode_batch"})
+    for entry in ("decode", "decode_batch"):
+        layers = [name for name in launched(artifact, entry) if name.startswith(f"{entry}_layer")]
+        assert len(layers) == 10 and not any("rms_norm" in name for name in layers)

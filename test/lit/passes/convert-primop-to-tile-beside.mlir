@@ -71,6 +71,27 @@ func.func private @factor(%blocks: tensor<?x16xf32> {primop.kind = "argument", p
   return %p : tensor<?x32xf32>
 }
 
+// Of few rows, whose warps share the depth, these share the numbers, too: the axis of the sum lies where the depth does. They
+// meet for it before the products, while the matrix is on its way.
+// CHECK-LABEL: func.func @shared_factor(
+// CHECK-SAME: %[[TERMS:[^:]*]]: memref<8x64xf32>
+// CHECK-SAME: lanes_of = "n", layout = array<i64: {{[0-9]+}}, 32, 8, 1>, name = "k", walk = "loop", warps = 8
+// CHECK-SAME: lanes_of = "k", layout = array<i64: 64, 32, 2, 1>, name = "{{r[0-9]}}", walk = "loop", warps = 8
+// CHECK: %[[ROWS:.*]] = "tile.load"(%[[TERMS]],
+// CHECK: %[[TOTAL:.*]] = "tile.reduce"(%{{.*}}) {axes = array<i64: 3>, kind = "add"} : (vector<8x1x1x64x1xf32>) -> vector<8x1x1x1x1xf32>
+// CHECK: "tile.dot_twin"
+// CHECK: "tile.reduce"(%{{.*}}) {axes = array<i64: 2>, kind = "add"}
+// CHECK: arith.divf %{{.*}}, %[[TOTAL]]
+// CHECK: "tile.store"
+func.func private @shared_factor(%blocks: tensor<8x64xf32> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (8, 64)>}, %y: tensor<8x1024xbf16> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (8, 1024)>}, %v: tensor<32x1024xbf16> {primop.kind = "weight", primop.shape = #v}) -> (tensor<8x32xf32> {primop.shape = affine_map<()[n] -> (8, 32)>}) attributes {primop.kernel} {
+  %total = "primop.sum"(%blocks) {space = affine_map<()[n] -> (8, 64)>, maps = [#whole], dims = array<i64: 1>, primop.factor} : (tensor<8x64xf32>) -> tensor<8xf32>
+  %factor = "primop.recip"(%total) {space = affine_map<()[n] -> (8)>, maps = [#i], primop.factor} : (tensor<8xf32>) -> tensor<8xf32>
+  %b = "primop.mul"(%y, %v) {space = affine_map<()[n] -> (8, 32, 1024)>, maps = [#lhs, #rhs]} : (tensor<8x1024xbf16>, tensor<32x1024xbf16>) -> tensor<8x32x1024xf32>
+  %c = "primop.sum"(%b) {space = affine_map<()[n] -> (8, 32, 1024)>, maps = [#all], dims = array<i64: 2>} : (tensor<8x32x1024xf32>) -> tensor<8x32xf32>
+  %p = "primop.mul"(%c, %factor) {space = affine_map<()[n] -> (8, 32)>, maps = [#whole, #row]} : (tensor<8x32xf32>, tensor<8xf32>) -> tensor<8x32xf32>
+  return %p : tensor<8x32xf32>
+}
+
 // Of five numbers each lane takes two, of which three are masked: they are read when the products are made, in the one turn that
 // there is.
 // CHECK-LABEL: func.func @five(

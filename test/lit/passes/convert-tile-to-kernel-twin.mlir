@@ -578,3 +578,42 @@ func.func @attention(%x: memref<8x64xbf16>, %w: memref<8x64xbf16>, %m: memref<8x
 
 }
 }
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (8)>, layout = array<i64: 8, 4, 2, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 8, 8, 1>, walk = "loop", lanes_of = "n", warps = 2 : i64}
+#r = {name = "r", extent = affine_map<() -> (16)>, layout = array<i64: 16, 8, 2, 1>, walk = "loop", lanes_of = "k", warps = 2 : i64}
+#twin = {name = "n_twin", extent = affine_map<() -> (8)>, layout = array<i64: 8, 8, 1, 1>, walk = "loop", lanes_of = "m", twin_of = "n"}
+
+module {
+module @kernels {
+
+// An axis that names one of those lies where that does, on its lanes and its warps, and takes no threads of its own. What lanes
+// have added up is the same for all columns: one of them speaks for a row.
+// CHECK-LABEL: func.func @beside_the_depth(
+// CHECK-SAME: kernel.block = 64 : i64
+// CHECK: %[[THREAD:.*]] = "kernel.thread_id"()
+// CHECK: %[[QUARTER:.*]] = arith.remui %[[THREAD]], %c4
+// CHECK: %[[WARP:.*]] = arith.divui %[[THREAD]], %c32
+// CHECK: %[[EARLIER:.*]] = arith.muli %[[WARP]], %c4
+// CHECK: %[[PLACE:.*]] = arith.addi %[[QUARTER]], %[[EARLIER]]
+// CHECK: %[[PAIR:.*]] = arith.muli %[[PLACE]], %c2
+// CHECK: affine.apply affine_map<()[s0, s1] -> (s0 * 16 + s1)>()[%{{.*}}, %[[PAIR]]]
+// CHECK: "kernel.warp_reduce"(%{{.*}}) {kind = "add", lanes = array<i64: 1, 2>}
+// CHECK: %[[PARTS:.*]] = "kernel.shared"() {symbol = "exchange0"} : () -> memref<16xf32, 3>
+// CHECK: scf.if
+// CHECK-NEXT: "kernel.store_shared"(%{{.*}}, %[[PARTS]],
+// CHECK: "kernel.barrier"()
+// CHECK-COUNT-2: "kernel.load_shared"(%[[PARTS]],
+func.func @beside_the_depth(%x: memref<8x16xf32>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "write"], tile.schedule = {axes = [#m, #n, #k, #r, #twin], order = array<i64>, unroll = 1 : i64, dot = true}} {
+  %c0 = arith.constant 0 : index
+  %terms = "tile.load"(%x, %c0, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, r, t) -> (m, r)>} : (memref<8x16xf32>, index, index, index, index, index) -> vector<8x1x1x16x1xf32>
+  %sums = "tile.reduce"(%terms) {kind = "add", axes = array<i64: 3>} : (vector<8x1x1x16x1xf32>) -> vector<8x1x1x1x1xf32>
+  "tile.store"(%sums, %y, %c0, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, r, t) -> (m)>} : (vector<8x1x1x1x1xf32>, memref<8xf32>, index, index, index, index, index) -> ()
+  return
+}
+
+}
+}
