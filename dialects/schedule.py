@@ -21,8 +21,8 @@ reads the right operand of a product with its columns on eight lanes and leaves 
 of them in each: `product` is C[m, n] += A[m, k] B[n, k] with A along (m, k), B along (n_twin, k) and C along (m, n). A twin
 whose axis is dealt to warps is dealt to the same ones.
 
-With a vector there is nothing to lay along columns: its products by `cores` have k on 4, 8 or 16 lanes of each warp, where they
-count from the first lane, and n on the others.
+With a vector there is nothing to lay along columns: its products by `cores` have k on the first 8 or 16 lanes of each warp,
+over and over, and n on what is left: four rows or two.
 
 Threads are numbered with the last axis fastest, axes that are read in vectors before the others, and the warps of an axis
 after the lanes of all axes: so n may have two lanes of each warp and m the other sixteen. The threads along one

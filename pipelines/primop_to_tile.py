@@ -160,7 +160,7 @@ class _Emitter(OnlineRows):
         shared = [f for f in self.structure.factors if self.schedule.axes[f.axes[0]].warps > 1]
         for factor in shared:  # by warps that meet for it while the matrix is on its way
             self._stage([factor])
-        terms = {f.op: self._terms(f) for f in self.structure.factors if f not in shared}
+        terms = [(f, self._terms(f)) for f in self.structure.factors if f not in shared]
         for stage in self.structure.stages:
             if self.structure.online:
                 self._online_stage(stage)
@@ -168,8 +168,8 @@ class _Emitter(OnlineRows):
                 self._mended_stage(stage)
             else:
                 self._stage(stage)
-        for factor in (f for f in self.structure.factors if f not in shared):
-            self._add_up(factor, terms[factor.op])
+        for factor, read in terms:
+            self._add_up(factor, read)
         self._walk(self.structure.inner, self._store_parts if self.structure.parts else self._store_results)
 
     def _terms(self, factor: Reduction) -> ir.Value | None:

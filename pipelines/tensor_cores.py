@@ -32,7 +32,7 @@ from tilec.runtime.artifact import ITEM_BYTES
 # Registers of a thread of the producer and of the others, by groups that compute and blocks that share a multiprocessor.
 REGISTERS = {(1, 2): (40, 216), (2, 0): (40, 232), (2, 1): (40, 232), (3, 0): (32, 160)}
 TURNS = 2  # the number of the barrier where the first group waits for its turn
-CORE_LANES = (4, 8, 16)  # of a row of a matrix that a warp's tensor core multiplies with a vector
+CORE_LANES = (8, 16)  # of a row of a matrix that a warp's tensor core multiplies with a vector
 LONG_WALK = 12  # turns of a product straight from memory beyond which LLVM shall write out two: more take registers
 
 
@@ -360,8 +360,7 @@ class TensorCores(CopiedTiles):
 
         So each row of the matrix is several of the operand, at different places of the depth, and each column of the right
         operand is the vector at some of these places. Of what a product has, only elements whose row and column are at the same
-        places count: of row 8 h + i and column j, with r lanes floordiv 4 along the depth, those where j mod (2 r) is
-        i mod r + r h. A lane has one of each half or, where r is 2 or 4, one at most, and they are added up over the lanes.
+        places count: with 4 r lanes along the depth, of row 8 h + i and column j those where j mod (2 r) is i mod r + r h.
         """
         (depth,) = (i for i, n in enumerate(op.acc.type.shape) if n != max(v.type.shape[i] for v in (op.lhs, op.rhs)))
         is_vector = all(n == 1 for i, n in enumerate(op.lhs.type.shape) if i != depth)
@@ -385,9 +384,8 @@ class TensorCores(CopiedTiles):
         return Fragments(acc.layout, acc.element, values)
 
     def _counted(self, total: list[ir.Value], lanes: int) -> ir.Value:
-        """The sum of the elements of a product with a vector that count, for all lanes of a row of the matrix."""
-        if lanes == 4:
-            return arith.addf(total[0], total[3])
+        """The sum of the elements of a product with a vector that count, for all lanes of a row of the matrix: of 8 lanes each
+        has one, of 16 every other."""
         upper, lower = (arith.select(self._lane_bit(2), total[i + 1], total[i]) for i in (0, 2))
         value, steps = arith.select(self._lane_bit(lanes.bit_length() - 4), lower, upper), [1, 4]
         if lanes == 16:

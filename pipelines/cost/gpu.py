@@ -51,8 +51,8 @@ OPERAND_REGISTERS = 40  # of a thread that multiplies straight from memory, for 
 OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
 WALK_REGISTERS = 48  # of one that walks along a row, beside what it reads and adds up in a turn
 MOST_SHAPES = 8  # of a product with a vector that are considered
-CORE_ROWS, CORE_ROWS_OF_MANY = 4, 2  # that a warp reads at once for its tensor core, the latter of blocks that memory has
-MANY_ROUNDS = 8  # of blocks, from which on what memory gives counts more than what threads do
+CORE_ROWS, CORE_ROWS_OF_MANY = 4, 2  # that a warp reads at once for its tensor core; in longer runs where blocks are many
+MANY_ROUNDS = 8  # of blocks, from which on it counts more what memory gives than what threads do
 
 
 def matvec_shapes(rows: int, steps: int, together: int, wanted: int = 0) -> list[tuple[int, int, int, int, int]]:
@@ -208,7 +208,7 @@ class GpuPlan(Products):
         held = prod(self.tile[a] for a in s.mirrored)  # rows that a thread has anyway
         shapes = matvec_shapes(rows, steps if known else 0, together * held, ROW_LOADS if s.staged else 0)
         others = prod(largest(s, a) for a in s.grid if a not in free and a not in s.mirrored)
-        exact = known and bool(free) and vector * max(map(bytes_of, operands)) == 16 and \
+        suits = known and bool(free) and vector * max(map(bytes_of, operands)) == 16 and \
             {self._multiplied_bytes([r]) for r in s.stages[-1] if r.contraction} == {2}
         options = {}
         for shape in shapes:
@@ -217,7 +217,7 @@ class GpuPlan(Products):
             blocks = others * -(-rows // taken)
             cycles = self._reading_cycles(blocks, registers * each * together * held * block, resident)
             many = blocks >= MANY_ROUNDS * resident * self.target.multiprocessors
-            on_cores = shape_of_cores(shape, CORE_ROWS_OF_MANY if many else CORE_ROWS) if exact else None
+            on_cores = shape_of_cores(shape, CORE_ROWS_OF_MANY if many else CORE_ROWS) if suits else None
             registers, threads, _, block, _ = shape = on_cores or shape
             label = f"{registers} loads by {threads} threads, {taken} rows a block{', a tensor core a warp' * bool(on_cores)}"
             options[shape, bool(on_cores)] = cycles, label, (*shape, bool(on_cores))

@@ -100,7 +100,7 @@ class Products(Plan):
         walked = programs > PERSISTENT_WAVES * sms and tiles.split == 1
         schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, tiles.slots(shared)),
                                  persistent=sms if walked else 0, split=tiles.split, tf32=item == 4)
-        return self._with_factors(schedule.with_axis(rows[0], warps=4 * tiles.groups), columns, columns[-1])
+        return self._with_factors(schedule.with_axis(rows[0], warps=4 * tiles.groups), columns, k)
 
     def _tensor_shapes(self, row: int, columns: list[int], k: int, item: int,
                        shared: int) -> list[tuple[float, tuple[float, GroupTiles]]]:
@@ -115,18 +115,18 @@ class Products(Plan):
                  for time, if_memory_were_faster in [self._tensor_time(row, columns, k, t, item)])
         return nearly_best(timed, AS_FAST, lambda x: -min(x[1].height, height))
 
-    def _with_factors(self, schedule: Schedule, columns: Sequence[int], place: int, warps: int = 1) -> Schedule:
-        """A schedule that adds up factors of rows on the four lanes that share a row of a result, in all the warps that share a
-        depth: where the axis `place` lies."""
-        lanes, most = 4 * warps, MOST_TERMS * warps
+    def _with_factors(self, schedule: Schedule, columns: Sequence[int], k: int) -> Schedule:
+        """A schedule that adds up factors of rows on the four lanes that share a row of a result or, where warps share the
+        depth, wherever that lies."""
+        warps = schedule.axes[k].warps
+        lanes, most, place = 4 * warps, MOST_TERMS * warps, schedule.axes[columns[-1] if warps == 1 else k].name
         for axis, reads, vector in self._terms_of_factors():
             length = largest(self.structure, axis)
             if not any(Dim(c) in a.offset.atoms() for a in reads for c in columns):
                 while vector > 1 and length <= most and length % (lanes * vector):
                     vector //= 2
                 size = min(-(-length // (lanes * vector)) * lanes * vector, most)
-                name = schedule.axes[place].name
-                schedule = schedule.with_axis(axis, tile=size, threads=lanes, vector=vector, lanes_of=name, warps=warps)
+                schedule = schedule.with_axis(axis, tile=size, threads=lanes, vector=vector, lanes_of=place, warps=warps)
         return schedule
 
     def _terms_of_factors(self) -> Iterator[tuple[int, list[Access], int]]:
@@ -185,8 +185,7 @@ class Products(Plan):
         # Of few rows the loads fill the registers: without a bound ptxas aims at more blocks than that leaves room for.
         schedule = self.schedule(dot=True, ahead=True, resident=shared.resident if shared else 0, tf32=item == 4)
         schedule = schedule.with_axis(rows[0], warps=warps)
-        schedule = schedule.with_axis(k, lanes_of=schedule.axes[last].name, warps=parts)
-        schedule = self._with_factors(schedule, columns, last if parts == 1 else k, parts)
+        schedule = self._with_factors(schedule.with_axis(k, lanes_of=schedule.axes[last].name, warps=parts), columns, k)
         twin = schedule.axes[last].twin(threads=8, vector=1, lanes_of=schedule.axes[rows[0]].name)
         return replace(schedule, axes=(*schedule.axes, twin))
 
@@ -220,7 +219,7 @@ class Products(Plan):
         schedule = self.schedule([a for a in s.grid if a != rows[0]] + rows, dot=True, tensor=True, copied=True,
                                  stages=tiles.slots(shared, 2 * TILE_DEPTH), resident=tiles.resident, tf32=item == 4)
         schedule = schedule.with_axis(rows[0], warps=tiles.down).with_axis(last, warps=tiles.along)
-        return self._with_factors(schedule, columns, last)
+        return self._with_factors(schedule, columns, k)
 
     def _deals(self, columns: list[int], tiles: WarpTiles) -> bool:
         """Whether the last axis of a tile's columns has 16 or a power of two as many for each warp."""

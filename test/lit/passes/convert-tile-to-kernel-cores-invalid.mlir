@@ -43,7 +43,7 @@ func.func @short(%x: memref<16xbf16>, %w: memref<8x16xbf16>) attributes {tile.ke
 #n = {name = "n", extent = affine_map<() -> (16)>, layout = array<i64: 16, 16, 1, 1>, walk = "grid"}
 #k = {name = "k", extent = affine_map<() -> (16)>, layout = array<i64: 16, 2, 8, 1>, walk = "loop"}
 
-// Of 2 lanes there are not enough for a row.
+// On 2 lanes a row would be less than one of the operand, on 4 reads of it would be shorter than what memory gives at once.
 module {
 module @kernels {
 func.func @two_lanes(%x: memref<16xbf16>, %w: memref<16x16xbf16>) attributes {tile.kernel, tile.arguments = ["read", "weight"], tile.schedule = {axes = [#n, #k], order = array<i64>, unroll = 1 : i64, dot = true, cores}} {

@@ -1,28 +1,28 @@
 // RUN: tilec-opt %s --split-input-file --pass-pipeline='builtin.module(convert-tile-to-kernel,canonicalize,tilec-cse)' | FileCheck %s
 
-// Products with a vector by each warp's tensor core, whose 16 x 16 left operand is all matrix: a row lies on 4, 8 or 16 of a
+// Products with a vector by each warp's tensor core, whose 16 x 16 left operand is all matrix: a row lies on 8 or 16 of a
 // warp's lanes, and the four words that a lane reads at once are its part of the operand, in their order.
 
-#n = {name = "n", extent = affine_map<() -> (16)>, layout = array<i64: 16, 8, 1, 1>, walk = "grid"}
-#k = {name = "k", extent = affine_map<() -> (32)>, layout = array<i64: 32, 4, 8, 1>, walk = "loop"}
+#n = {name = "n", extent = affine_map<() -> (8)>, layout = array<i64: 8, 4, 1, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 8, 8, 1>, walk = "loop"}
 
 module {
 module @kernels {
-// On 4 lanes a row is two of the operand's, at the places of its words 0 and 2, and of its words 1 and 3: lanes of even rows
-// hold the vector at the former, the others at the latter, and of the product the first and the last element count. What is
-// chosen of the vector serves all rows, and nothing is exchanged.
-// CHECK-LABEL: func.func @four_lanes(
-// CHECK-SAME: %[[X:[^:]*]]: memref<32xbf16, 1>, %[[W:[^:]*]]: memref<512xbf16, 1>, %[[Y:[^:]*]]: memref<16xf32, 1>
+// On 8 lanes a row is four of the operand's, two for words 0 and 2 of its loads and two for words 1 and 3. Lanes whose row is
+// even hold the vector at the former places, the others at the latter: what is chosen serves all rows. Of a product each lane has
+// one element that counts, as its bits 2 and 0 say, and a row's lanes add them up. The matrix may be either operand.
+// CHECK-LABEL: func.func @eight_lanes(
+// CHECK-SAME: %[[X:[^:]*]]: memref<64xbf16, 1>, %[[W:[^:]*]]: memref<512xbf16, 1>, %[[Y:[^:]*]]: memref<8xf32, 1>
 // CHECK-SAME: kernel.block = 32 : i64
 // CHECK-NOT: kernel.wide_indices
 // CHECK: %[[THREAD:.*]] = "kernel.thread_id"()
-// CHECK: %[[LANE:.*]] = arith.remui %[[THREAD]], %c4
-// CHECK: %[[ROW:.*]] = arith.divui %[[THREAD]], %c4
+// CHECK: %[[LANE:.*]] = arith.remui %[[THREAD]], %c8
+// CHECK: %[[ROW:.*]] = arith.divui %[[THREAD]], %c8
 // CHECK: %[[DEPTH:.*]] = arith.muli %[[LANE]], %c8
-// CHECK: %[[VECTOR:.*]] = "kernel.load_global"(%[[X]], %[[DEPTH]]) {{.*}} -> vector<8xbf16>
-// CHECK: %[[AT:.*]] = affine.apply affine_map<()[s0, s1] -> (s0 * 32 + s1)>()[%[[ROW]], %[[DEPTH]]]
-// CHECK: %[[UPPER:.*]] = "kernel.load_global"(%[[W]], %[[AT]])
-// CHECK: %[[LOWER:.*]] = "kernel.load_global"(%[[W]], %{{.*}})
+// CHECK: %[[AT:.*]] = affine.apply affine_map<()[s0, s1] -> (s0 * 64 + s1)>()[%[[ROW]], %[[DEPTH]]]
+// CHECK: %[[FIRST:.*]] = "kernel.load_global"(%[[W]], %[[AT]]) {{.*}} -> vector<8xbf16>
+// CHECK: %[[SECOND:.*]] = "kernel.load_global"(%[[W]], %{{.*}})
+// CHECK: %[[VECTOR:.*]] = "kernel.load_global"(%[[X]], %[[DEPTH]])
 // CHECK: %[[WORDS:.*]] = vector.bitcast %[[VECTOR]] : vector<8xbf16> to vector<4xi32>
 // CHECK: %[[V0:.*]] = vector.extract %[[WORDS]][0]
 // CHECK: %[[V1:.*]] = vector.extract %[[WORDS]][1]
@@ -32,54 +32,12 @@ module @kernels {
 // CHECK: %[[ODD:.*]] = arith.cmpi eq, %[[REST]], %c1
 // CHECK: %[[A:.*]] = arith.select %[[ODD]], %[[V1]], %[[V0]]
 // CHECK: %[[B:.*]] = arith.select %[[ODD]], %[[V3]], %[[V2]]
-// CHECK: %[[WORDS:.*]] = vector.bitcast %[[UPPER]]
+// CHECK: %[[WORDS:.*]] = vector.bitcast %[[FIRST]]
 // CHECK: %[[M0:.*]] = vector.extract %[[WORDS]][0]
 // CHECK: %[[M1:.*]] = vector.extract %[[WORDS]][1]
 // CHECK: %[[M2:.*]] = vector.extract %[[WORDS]][2]
 // CHECK: %[[M3:.*]] = vector.extract %[[WORDS]][3]
 // CHECK: %[[SUM:.*]]:4 = "kernel.mma"(%[[M0]], %[[M1]], %[[M2]], %[[M3]], %[[A]], %[[B]], %cst, %cst, %cst, %cst) {element = bf16
-// CHECK: arith.addf %[[SUM]]#0, %[[SUM]]#3
-// CHECK: vector.bitcast %[[LOWER]]
-// CHECK-NOT: arith.select
-// CHECK: %[[SUM:.*]]:4 = "kernel.mma"({{.*}}, %[[A]], %[[B]], %cst
-// CHECK: arith.addf %[[SUM]]#0, %[[SUM]]#3
-// CHECK-NOT: kernel.warp_reduce
-// CHECK: arith.cmpi eq, %[[LANE]], %c0
-// CHECK-NEXT: scf.if
-// CHECK-COUNT-2: "kernel.store_global"
-func.func @four_lanes(%x: memref<32xbf16>, %w: memref<16x32xbf16>, %y: memref<16xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#n, #k], order = array<i64>, unroll = 1 : i64, dot = true, cores}} {
-  %c0 = arith.constant 0 : index
-  %zeros = arith.constant dense<0.0> : vector<16x1xf32>
-  %vector = "tile.load"(%x, %c0, %c0) {map = affine_map<(n, k) -> (k)>} : (memref<32xbf16>, index, index) -> vector<1x32xbf16>
-  %matrix = "tile.load"(%w, %c0, %c0) {map = affine_map<(n, k) -> (n, k)>} : (memref<16x32xbf16>, index, index) -> vector<16x32xbf16>
-  %sums = "tile.dot"(%vector, %matrix, %zeros) : (vector<1x32xbf16>, vector<16x32xbf16>, vector<16x1xf32>) -> vector<16x1xf32>
-  "tile.store"(%sums, %y, %c0, %c0) {map = affine_map<(n, k) -> (n)>} : (vector<16x1xf32>, memref<16xf32>, index, index) -> ()
-  return
-}
-}
-}
-
-// -----
-
-#n = {name = "n", extent = affine_map<() -> (4)>, layout = array<i64: 4, 4, 1, 1>, walk = "grid"}
-#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 8, 8, 1>, walk = "loop"}
-
-module {
-module @kernels {
-// On 8 lanes a row is four of the operand's, and each lane has one element that counts: which, its bits 2 and 0 say. A row's
-// lanes add up what they have, each of which two lanes have. The matrix may be either operand.
-// CHECK-LABEL: func.func @eight_lanes(
-// CHECK-SAME: %[[X:[^:]*]]: memref<64xbf16, 1>, %[[W:[^:]*]]: memref<256xbf16, 1>
-// CHECK: %[[THREAD:.*]] = "kernel.thread_id"()
-// CHECK: %[[ROW:.*]] = arith.divui %[[THREAD]], %c8
-// CHECK: %[[MATRIX:.*]] = "kernel.load_global"(%[[W]],
-// CHECK: %[[VECTOR:.*]] = "kernel.load_global"(%[[X]],
-// CHECK: vector.bitcast %[[VECTOR]]
-// CHECK: %[[REST:.*]] = arith.remui %[[ROW]], %c2
-// CHECK: %[[ODD:.*]] = arith.cmpi eq, %[[REST]], %c1
-// CHECK-COUNT-2: arith.select %[[ODD]],
-// CHECK: vector.bitcast %[[MATRIX]]
-// CHECK: %[[SUM:.*]]:4 = "kernel.mma"
 // CHECK: %[[SHIFTED:.*]] = arith.divui %[[THREAD]], %c4
 // CHECK: %[[REST:.*]] = arith.remui %[[SHIFTED]], %c2
 // CHECK: %[[BIT2:.*]] = arith.cmpi eq, %[[REST]], %c1
@@ -89,14 +47,20 @@ module @kernels {
 // CHECK: %[[BIT0:.*]] = arith.cmpi eq, %[[REST]], %c1
 // CHECK: %[[OWN:.*]] = arith.select %[[BIT0]], %[[LOWER]], %[[UPPER]]
 // CHECK: "kernel.warp_reduce"(%[[OWN]]) {kind = "add", lanes = array<i64: 1, 4>}
+// CHECK: vector.bitcast %[[SECOND]]
+// CHECK: "kernel.mma"({{.*}}, %[[A]], %[[B]], %cst
+// CHECK: "kernel.warp_reduce"
 // CHECK-NOT: kernel.shared
-func.func @eight_lanes(%x: memref<64xbf16>, %w: memref<4x64xbf16>, %y: memref<4xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#n, #k], order = array<i64>, unroll = 1 : i64, dot = true, cores}} {
+// CHECK: arith.cmpi eq, %[[LANE]], %c0
+// CHECK-NEXT: scf.if
+// CHECK-COUNT-2: "kernel.store_global"(%{{.*}}, %[[Y]],
+func.func @eight_lanes(%x: memref<64xbf16>, %w: memref<8x64xbf16>, %y: memref<8xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#n, #k], order = array<i64>, unroll = 1 : i64, dot = true, cores}} {
   %c0 = arith.constant 0 : index
-  %zeros = arith.constant dense<0.0> : vector<4x1xf32>
-  %matrix = "tile.load"(%w, %c0, %c0) {map = affine_map<(n, k) -> (n, k)>} : (memref<4x64xbf16>, index, index) -> vector<4x64xbf16>
+  %zeros = arith.constant dense<0.0> : vector<8x1xf32>
+  %matrix = "tile.load"(%w, %c0, %c0) {map = affine_map<(n, k) -> (n, k)>} : (memref<8x64xbf16>, index, index) -> vector<8x64xbf16>
   %vector = "tile.load"(%x, %c0, %c0) {map = affine_map<(n, k) -> (k)>} : (memref<64xbf16>, index, index) -> vector<1x64xbf16>
-  %sums = "tile.dot"(%matrix, %vector, %zeros) : (vector<4x64xbf16>, vector<1x64xbf16>, vector<4x1xf32>) -> vector<4x1xf32>
-  "tile.store"(%sums, %y, %c0, %c0) {map = affine_map<(n, k) -> (n)>} : (vector<4x1xf32>, memref<4xf32>, index, index) -> ()
+  %sums = "tile.dot"(%matrix, %vector, %zeros) : (vector<8x64xbf16>, vector<1x64xbf16>, vector<8x1xf32>) -> vector<8x1xf32>
+  "tile.store"(%sums, %y, %c0, %c0) {map = affine_map<(n, k) -> (n)>} : (vector<8x1xf32>, memref<8xf32>, index, index) -> ()
   return
 }
 }
