@@ -133,7 +133,7 @@ class Schedule:
         """Threads of one block."""
         own = prod(a.neighbours if a.twin_of else a.threads // a.cluster for a in self.axes if not a.lanes_of)
         placed = {a.name for a in self.axes if a.lanes_of}
-        return own * prod(a.warps // a.cluster for a in self.axes if {a.lanes_of} - {"", *placed} and not a.twin_of)
+        return own * prod(a.warps // a.cluster for a in self.axes if a.lanes_of not in ("", *placed) and not a.twin_of)
 
     @property
     def thread_order(self) -> list[int]:

@@ -16,23 +16,23 @@ from hypothesis import strategies as st
 from tilec.frontend import nn
 from tilec.frontend.tensor import Graph, Tensor
 from tilec.pipelines.cost import gpu
+from tilec.pipelines.cost.vector_tiles import VectorTiles
 from tilec.runtime.artifact import Artifact
 
 from .programs import Program, examples
 from .test_tensor_cores import check_product, compiled, normal, projection, simulate, text_of
 
 MMA = r"\smma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.(bf16|f16)\.\1\.f32 "
-Shape = tuple[int, int, int, int, int]  # see `matvec_shapes`
 
 
 @pytest.fixture
-def forced(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Shape | None], None]:
-    """Lets the cost model read so many rows at once with each warp, in blocks of one shape only."""
+def forced(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, VectorTiles | None], None]:
+    """Lets the cost model read so many rows at once with each warp, and know one block only."""
 
-    def force(rows: int, shape: Shape | None = None) -> None:
+    def force(rows: int, tiles: VectorTiles | None = None) -> None:
         monkeypatch.setattr(gpu, "CORE_ROWS", rows)
-        if shape:
-            monkeypatch.setattr(gpu, "matvec_shapes", lambda *sizes: [shape])
+        if tiles:
+            monkeypatch.setattr(gpu, "vector_tiles", lambda *sizes: [tiles])
 
     return force
 
@@ -63,22 +63,22 @@ def test_a_product_is_that_of_float64_on_any_number_of_lanes(
     forced: Callable[..., None], target: str, rows: int, dtype: str, matrix_first: bool
 ) -> None:
     """Blocks of 8 rows by two warps, whose lanes have 4 or 2 of them at once; the last block is not full."""
-    forced(rows, (4, 8, 1, 64, 1))
+    forced(rows, VectorTiles(4, 8, 1, 64, 1))
     program = product(21, 256, dtype, matrix_first)
     artifact = compiled(program, target)
     assert len(re.findall(MMA, text_of(artifact))) % 4 == 0
     check(program, artifact)
 
 
-@pytest.mark.parametrize(("n", "k", "shape"), [
-    (8, 200, (4, 8, 1, 64, 1)),  # a depth that ends inside a load of all lanes
-    (5, 8, (1, 8, 1, 32, 1)),  # less than one
-    (33, 264, (2, 32, 4, 128, 1)),  # several rows of each lane
-    (16, 128, (16, 1, 1, 32, 1)),  # 32 rows by one warp
-    (1, 512, (1, 64, 2, 64, 1)),  # one row alone, of two in a block
+@pytest.mark.parametrize(("n", "k", "tiles"), [
+    (8, 200, VectorTiles(4, 8, 1, 64, 1)),  # a depth that ends inside a load of all lanes
+    (5, 8, VectorTiles(1, 8, 1, 32, 1)),  # less than one
+    (33, 264, VectorTiles(2, 32, 4, 128, 1)),  # several rows of each lane
+    (16, 128, VectorTiles(16, 1, 1, 32, 1)),  # 32 rows by one warp
+    (1, 512, VectorTiles(1, 64, 2, 64, 1)),  # one row alone, of two in a block
 ])
-def test_a_product_of_ragged_sizes_is_that_of_float64(forced: Callable[..., None], n: int, k: int, shape: Shape) -> None:
-    forced(4, shape)
+def test_a_product_of_ragged_sizes_is_that_of_float64(forced: Callable[..., None], n: int, k: int, tiles: VectorTiles) -> None:
+    forced(4, tiles)
     program = product(n, k)
     if n == 1:  # then neither operand is a matrix
         assert not re.search(MMA, text_of(compiled(program)))
@@ -130,7 +130,7 @@ def norm(p: Program) -> None:
 def test_an_epilogue_is_computed_where_the_product_is(
     forced: Callable[..., None], record: Callable[[Program], object], rows: int
 ) -> None:
-    forced(rows, (4, 8, 1, 64, 1))
+    forced(rows, VectorTiles(4, 8, 1, 64, 1))
     program = recorded(record)
     expected = program.expected()
     artifact = compiled(program)

@@ -14,23 +14,23 @@ from tilec.pipelines.cost.products import MOST_STAGES, Products, bytes_of, multi
 from tilec.pipelines.cost.rates import (
     FEW_ROWS,
     FIXED_CYCLES,
+    GPU_THREADS,
     LOADS_IN_FLIGHT,
     LONG_CACHE,
     QUERIES,
     READ_BYTES,
     READ_CYCLES,
     REGISTERS,
-    THREADS,
     TILE_DEPTH,
     WARP,
 )
+from tilec.pipelines.cost.vector_tiles import VectorTiles, vector_tiles
 from tilec.pipelines.cost.warp_tiles import FEWEST_SLOTS, MOST_SLOTS
 from tilec.pipelines.primop.fuse import is_contraction
 from tilec.pipelines.primop.held_rows import held_rows
 from tilec.pipelines.primop.outline import body_of
 from tilec.pipelines.primop.structure import Access, Reduction, excludes
 
-GPU_THREADS = 256
 MOST_THREADS = 1024  # of one block
 CLUSTER = 8  # blocks: the portable limit
 ONE_BLOCK = 1 << 15  # elements that one block may walk alone
@@ -46,57 +46,10 @@ SHORT_CACHE, SHORT_WARPS = 512, 4  # keys of a turn, and warps of a block, where
 ROW_LOADS = 16  # 16-byte loads of one thread where a program makes a row first, which must pay for more of the matrix
 ELEMENTS_OF_A_TURN = 16  # of a long row that a thread takes between mending what it carries
 ELEMENTS_OF_A_ROW = 32  # of a short row that a thread keeps
-LONGEST_ROW = 640  # threads that may share a row of a matrix
 OPERAND_REGISTERS = 40  # of a thread that multiplies straight from memory, for both operands
-OTHER_REGISTERS = 32  # of a thread, beside what its loads fill
 WALK_REGISTERS = 48  # of one that walks along a row, beside what it reads and adds up in a turn
-MOST_SHAPES = 8  # of a product with a vector that are considered
 CORE_ROWS, CORE_ROWS_OF_MANY = 4, 2  # that a warp reads at once for its tensor core; in longer runs where blocks are many
 MANY_ROUNDS = 8  # of blocks, from which on it counts more what memory gives than what threads do
-
-
-def matvec_shapes(rows: int, steps: int, together: int, wanted: int = 0) -> list[tuple[int, int, int, int, int]]:
-    """How rows of a matrix may be read, best first: loads of a thread in one row, threads along a row, rows of a thread,
-    threads of a block, blocks that shall be resident. `steps` is the number of loads in a row, 0 if it is not known; `together`
-    the number of matrices that are read in one loop; `wanted` how many loads a thread shall have in flight.
-
-    A row is read without a loop, so that all its loads are in flight at once; four of each thread are enough to hide the
-    latency of memory, and with few registers each, many threads fit.
-    """
-    wanted = wanted or LOADS_IN_FLIGHT
-    if not steps:
-        return [(LOADS_IN_FLIGHT, WARP, 1, GPU_THREADS, 2)]
-    shapes = []
-    for registers in range(1, 4 * LOADS_IN_FLIGHT + 1):
-        threads = -(-steps // registers)
-        threads = -(-threads // WARP) * WARP if threads > WARP else 1 << (threads - 1).bit_length()
-        block = max(GPU_THREADS // threads, 1) * threads
-        for each in (1, 2, 4, 8):
-            loads = registers * each * together
-            if threads <= LONGEST_ROW:
-                idle, uneven = registers * threads - steps, rows % (each * (block // threads)) != 0
-                order = (loads < wanted, 20 * idle > steps, uneven, loads, registers > LOADS_IN_FLIGHT, idle, -registers)
-                shapes.append((order, loads, registers, threads, each, block))
-    if not shapes:  # too long for the threads of a block: a loop
-        return [(LOADS_IN_FLIGHT, GPU_THREADS, 1, GPU_THREADS, 2)]
-    found = []
-    for _, loads, registers, threads, each, block in sorted(shapes)[:MOST_SHAPES]:
-        needed = 4 * loads + 4 * registers + OTHER_REGISTERS
-        resident = max(1, min(THREADS // block, REGISTERS // (block * -(-needed // 8) * 8)))
-        found.append((registers, threads, each, block, resident))
-    return found
-
-
-def shape_of_cores(shape: tuple[int, int, int, int, int], most: int) -> tuple[int, int, int, int, int] | None:
-    """The shape of a block that reads the same rows for a tensor core a warp, up to `most` of them at once, each on as many
-    lanes of every warp. None where it has only one row."""
-    registers, threads, each, block, resident = shape
-    rows, warps = each * (block // threads), block // WARP
-    lanes = WARP // min(rows, most)
-    loads, rest = divmod(registers * threads, lanes * warps)
-    if rows == 1 or rows & (rows - 1) or block % WARP or rest:
-        return None
-    return loads, lanes * warps, max(rows // most, 1), block, resident
 
 
 class GpuPlan(Products):
@@ -206,29 +159,25 @@ class GpuPlan(Products):
         steps = -(-largest(s, k) // vector)
         known = s.extents[k].is_constant
         held = prod(self.tile[a] for a in s.mirrored)  # rows that a thread has anyway
-        shapes = matvec_shapes(rows, steps if known else 0, together * held, ROW_LOADS if s.staged else 0)
         others = prod(largest(s, a) for a in s.grid if a not in free and a not in s.mirrored)
         suits = known and bool(free) and vector * max(map(bytes_of, operands)) == 16 and \
             {self._multiplied_bytes([r]) for r in s.stages[-1] if r.contraction} == {2}
-        options = {}
-        for shape in shapes:
-            registers, threads, each, block, resident = shape
-            taken = each * max(1, block // threads)
-            blocks = others * -(-rows // taken)
-            cycles = self._reading_cycles(blocks, registers * each * together * held * block, resident)
-            many = blocks >= MANY_ROUNDS * resident * self.target.multiprocessors
-            on_cores = shape_of_cores(shape, CORE_ROWS_OF_MANY if many else CORE_ROWS) if suits else None
-            registers, threads, _, block, _ = shape = on_cores or shape
-            label = f"{registers} loads by {threads} threads, {taken} rows a block{', a tensor core a warp' * bool(on_cores)}"
-            options[shape, bool(on_cores)] = cycles, label, (*shape, bool(on_cores))
-        registers, threads, each, block, resident, cores = self.pick([*options.values()])
+        options: dict[VectorTiles, tuple[float, str, VectorTiles]] = {}
+        for t in vector_tiles(rows, steps if known else 0, together * held, ROW_LOADS if s.staged else 0):
+            blocks = others * -(-rows // t.rows)
+            cycles = self._reading_cycles(blocks, t.loads * t.each * together * held * t.block, t.resident)
+            many = blocks >= MANY_ROUNDS * t.resident * self.target.multiprocessors
+            tiles = (t.on_cores(CORE_ROWS_OF_MANY if many else CORE_ROWS) if suits else None) or t
+            options[tiles] = cycles, str(tiles), tiles
+        tiles = self.pick([*options.values()])
+        threads = tiles.threads
         while not known and threads > 1 and threads * vector > largest(s, k):
             threads //= 2
-        self.set(k, registers, threads, vector)
+        self.set(k, tiles.loads, threads, vector)
         if free:
-            self.set(free[0], each, max(1, block // threads))
-        schedule = self.schedule(dot=True, resident=resident, cores=cores)
-        return schedule.with_axis(k, warps=block // WARP) if cores else schedule
+            self.set(free[0], tiles.each, max(1, tiles.block // threads))
+        schedule = self.schedule(dot=True, resident=tiles.resident, cores=tiles.cores)
+        return schedule.with_axis(k, warps=tiles.block // WARP) if tiles.cores else schedule
 
     def _reading_cycles(self, blocks: int, loads: int, resident: int) -> float:
         """Cycles in which blocks make that many 16-byte loads each, at the rate of memory or of what is in flight at once."""

@@ -2,6 +2,7 @@
 
 WARP = 32
 REGISTERS, THREADS = 65536, 2048  # of one multiprocessor
+GPU_THREADS = 256  # of a block, unless something speaks for more or fewer
 MULTIPLY_ADDS = 1640  # of 16-bit elements that its tensor cores make by wgmma, as far as power goes; half as many in TF32
 APART_MULTIPLY_ADDS = 1600  # the same where neighbours share no operands, which then come twice from the second-level cache
 WARP_PRODUCTS = 1024  # the same by mma.sync
