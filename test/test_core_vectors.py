@@ -138,9 +138,11 @@ def test_an_epilogue_is_computed_where_the_product_is(
     expected.check(simulate(program, artifact))
 
 
-def test_other_vectors_are_multiplied_by_threads() -> None:
-    """Of f32, and blocks of one long row."""
-    for program in (product(32, 64, "f32"), product(4, 8192)):
+def test_other_vectors_are_multiplied_by_threads(forced: Callable[..., None]) -> None:
+    """Of f32, blocks of one long row, and what cannot be read in 16 bytes."""
+    for program in (product(32, 64, "f32"), product(4, 8192), product(8, 124)):
+        if program.inputs["x"].shape[1] == 124:
+            forced(4, VectorTiles(4, 8, 1, 64, 1))
         artifact = compiled(program)
         assert not re.search(MMA, text_of(artifact))
         check_product(simulate(program, artifact)["y"], program.inputs["x"], program.inputs["w"], "f32")

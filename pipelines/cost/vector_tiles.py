@@ -30,12 +30,12 @@ class VectorTiles:
         return self.each * max(1, self.block // self.threads)
 
     def on_cores(self, most: int) -> VectorTiles | None:
-        """A block that reads the same rows for its tensor cores, up to `most` of them at once with each warp. None where it has
-        only one, or they do not fill the lanes."""
+        """A block that reads the same rows, a power of two, for its tensor cores, up to `most` of them at once with each warp.
+        None where it has only one, or they do not fill the lanes."""
         rows, warps = self.rows, self.block // WARP
         lanes = WARP // min(rows, most)
         loads, rest = divmod(self.loads * self.threads, lanes * warps)
-        if rows == 1 or rows & (rows - 1) or self.block % WARP or rest:
+        if rows == 1 or self.block % WARP or rest:
             return None
         return replace(self, loads=loads, threads=lanes * warps, each=max(rows // most, 1), cores=True)
 

@@ -74,9 +74,10 @@ func.func @eight_lanes(%x: memref<64xbf16>, %w: memref<8x64xbf16>, %y: memref<8x
 module {
 module @kernels {
 // On 16 lanes a row is eight of the operand's, and half of the lanes have nothing that counts. Two loads are two products of
-// one sum; two warps that share the depth exchange their sums.
+// one sum, to which what there was before is added once; two warps that share the depth exchange their sums.
 // CHECK-LABEL: func.func @sixteen_lanes(
 // CHECK-SAME: kernel.block = 64 : i64
+// CHECK: %[[BEFORE:.*]] = arith.constant 2.000000e+00 : f32
 // CHECK: %[[THREAD:.*]] = "kernel.thread_id"()
 // CHECK: %[[SIXTEENTH:.*]] = arith.divui %[[THREAD]], %c16
 // CHECK: %[[ROW:.*]] = arith.remui %[[SIXTEENTH]], %c2
@@ -98,18 +99,19 @@ module @kernels {
 // CHECK: %[[BIT3:.*]] = arith.cmpi eq, %[[REST]], %c1
 // CHECK: %[[ELSEWHERE:.*]] = arith.xori %[[BIT0]], %[[BIT3]]
 // CHECK: %[[COUNTED:.*]] = arith.select %[[ELSEWHERE]], %cst, %[[OWN]]
-// CHECK: "kernel.warp_reduce"(%[[COUNTED]]) {kind = "add", lanes = array<i64: 1, 2, 4, 8>}
-// CHECK: "kernel.store_shared"
+// CHECK: %[[ALL:.*]] = "kernel.warp_reduce"(%[[COUNTED]]) {kind = "add", lanes = array<i64: 1, 2, 4, 8>}
+// CHECK: %[[PART:.*]] = arith.addf %[[ALL]], %[[BEFORE]]
+// CHECK: "kernel.store_shared"(%[[PART]],
 // CHECK: "kernel.barrier"()
 // CHECK-COUNT-2: "kernel.load_shared"
 // CHECK: scf.if
 // CHECK-NEXT: "kernel.store_global"
 func.func @sixteen_lanes(%x: memref<512xf16>, %w: memref<2x512xf16>, %y: memref<2xf32>) attributes {tile.kernel, tile.arguments = ["read", "weight", "write"], tile.schedule = {axes = [#n, #k], order = array<i64>, unroll = 1 : i64, dot = true, cores}} {
   %c0 = arith.constant 0 : index
-  %zeros = arith.constant dense<0.0> : vector<2x2xf32>
+  %before = arith.constant dense<2.0> : vector<2x2xf32>
   %vector = "tile.load"(%x, %c0, %c0) {map = affine_map<(n, k) -> (k)>} : (memref<512xf16>, index, index) -> vector<1x512xf16>
   %matrix = "tile.load"(%w, %c0, %c0) {map = affine_map<(n, k) -> (n, k)>} : (memref<2x512xf16>, index, index) -> vector<2x512xf16>
-  %parts = "tile.dot"(%vector, %matrix, %zeros) : (vector<1x512xf16>, vector<2x512xf16>, vector<2x2xf32>) -> vector<2x2xf32>
+  %parts = "tile.dot"(%vector, %matrix, %before) : (vector<1x512xf16>, vector<2x512xf16>, vector<2x2xf32>) -> vector<2x2xf32>
   %sums = "tile.reduce"(%parts) {kind = "add", axes = array<i64: 1>} : (vector<2x2xf32>) -> vector<2x1xf32>
   "tile.store"(%sums, %y, %c0, %c0) {map = affine_map<(n, k) -> (n)>} : (vector<2x1xf32>, memref<2xf32>, index, index) -> ()
   return
