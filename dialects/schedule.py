@@ -19,7 +19,8 @@ lie on the other axis: so the warps of a block share the depth of a product. An 
 The last axes may be second layouts of others (`twin_of` names the first), of the same extent and tile. A warp's tensor core
 reads the right operand of a product with its columns on eight lanes and leaves the result with the same columns on four, two
 of them in each: `product` is C[m, n] += A[m, k] B[n, k] with A along (m, k), B along (n_twin, k) and C along (m, n). A twin
-whose axis is dealt to warps is dealt to the same ones.
+whose axis is dealt to warps is dealt to the same ones. Of at most eight rows, half of what a tensor core takes, B may be along
+(n_twin, k_twin): its columns lie on four lanes, k on eight, in longer runs of memory.
 
 With a vector there is nothing to lay along columns: its products by `cores` have k on the first 8 or 16 lanes of each warp,
 over and over, and n on what is left: four rows or two.
@@ -112,6 +113,12 @@ class Schedule:
         """The axes that are second layouts, each with the one that it is a layout of: contractions by a warp's tensor core."""
         names = [axis.name for axis in self.axes]
         return {i: names.index(axis.twin_of) for i, axis in enumerate(self.axes) if axis.twin_of}
+
+    @property
+    def depth_twin(self) -> int | None:
+        """The second layout of a product's depth, on eight lanes; its columns then lie on the other four of these."""
+        *columns, last = self.twins or [0]
+        return last if any(self.axes[i].neighbours == 4 for i in columns) else None
 
     @property
     def rings(self) -> bool:

@@ -284,12 +284,14 @@ class DotTwin(Tile.Operation, name="dot_twin", traits=[Pure]):
     ignore the low 13 bits, where the schedule says `tf32`.
 
     rhs and acc lie differently over the lanes, so the columns have two axes: rhs runs along `twin`, acc along `column`, and
-    element i of one is element i of the other. Where warps share the depth, acc has one element along it for each of them.
+    element i of one is element i of the other. So may lhs and rhs along the depth: then rhs runs along `depth_twin`. Where
+    warps share the depth, acc has one element along it for each of them.
     """
 
     column: Attr[int]
     twin: Attr[int]
     depth: Attr[int]
+    depth_twin: Attr[int] = None
     lhs: Operand[Vector]
     rhs: Operand[Vector]
     acc: Operand[Vector]
@@ -297,11 +299,15 @@ class DotTwin(Tile.Operation, name="dot_twin", traits=[Pure]):
 
     def verify(self) -> None:
         lhs, rhs, acc = (list(ir.VectorType(v.type).shape) for v in (self.lhs, self.rhs, self.acc))
+        along = self.depth if self.depth_twin is None else self.depth_twin
         if not len(lhs) == len(rhs) == len(acc):
             raise VerifyError(f"lhs, rhs and acc must have one rank, but have {len(lhs)}, {len(rhs)} and {len(acc)}")
         if rhs[self.twin] != acc[self.column] or rhs[self.column] != 1 or acc[self.twin] != 1:
             raise VerifyError(f"rhs must run along axis {self.twin} as acc along {self.column}, but are {rhs} and {acc}")
-        if lhs[self.depth] != rhs[self.depth] or lhs[self.depth] % acc[self.depth]:
+        if along != self.depth and (rhs[self.depth], lhs[along], acc[along]) != (1, 1, 1):
+            raise VerifyError(f"only rhs may run along axis {along}, and not along {self.depth}, but are {lhs}, {rhs} and "
+                              f"{acc}")
+        if lhs[self.depth] != rhs[along] or lhs[self.depth] % acc[self.depth]:
             raise VerifyError(f"lhs and rhs must agree along axis {self.depth} and acc have equal parts of it, but are {lhs}, "
                               f"{rhs} and {acc}")
         if self.result.type != self.acc.type:

@@ -57,7 +57,7 @@ def _stream(op: ir.OpView) -> ir.Value:
     """A 16-byte load with cache hints, which only assembly can say; `volatile` keeps it above the wait it was put before."""
     word, kind = ir.IntegerType.get_signless(32), op.results[0].type
     address = address_of(op.buffer, op.offset, element_of(kind))
-    loaded = llvm.inline_asm(_struct(4, word), [address], "ld.global.L1::no_allocate.L2::256B.v4.b32 {$0, $1, $2, $3}, [$4];",
+    loaded = llvm.inline_asm(_struct(4, word), [address], "ld.global.L1::no_allocate.L2::128B.v4.b32 {$0, $1, $2, $3}, [$4];",
                              "=r,=r,=r,=r,l,~{memory}", has_side_effects=True, asm_dialect=0)
     return vector.bitcast(kind, vector.from_elements(ir.VectorType.get([4], word), _members(loaded, 4, word)))
 

@@ -111,7 +111,7 @@ class TensorCores(CopiedTiles):
         elif isinstance(op, tile.DotShared):
             self.tiles[op.result] = self._lower_dot(op)
         elif isinstance(op, tile.DotTwin):
-            self.tiles[op.result] = self._lower_dot_twin(op)
+            self.tiles[op.result] = self._lower_dot_twin(op) if op.depth_twin is None else self._lower_dot_of_runs(op)
         elif isinstance(op, tile.Made):
             self.tiles[op.result] = self._waited(self.tiles[op.value], op.running)
         elif isinstance(op, tile.TakeTurn):
@@ -329,19 +329,16 @@ class TensorCores(CopiedTiles):
                 deep[0] * ITEM_BYTES[str(lhs.element)] % 8 or lhs.layout.length != lhs.layout.box[op.depth]:
             raise PassFailure("the layout of a tile is not that of a tensor core's operands", op.operation.location)
 
-        def moved(at: Coordinates, axis: int, place: int) -> Coordinates:
-            return (*at[:axis], place, *at[axis + 1:])
-
         sums = {at: self._scalars(value) for at, value in acc.values.items()}
         for at in acc.layout.coordinates():
             if (rows and at[rows[0]] % 2) or (beside and at[op.column] % 2):
                 continue
-            heights = [at, *(moved(at, row, at[row] + 1) for row in rows)]
+            heights = [at, *(_moved(at, row, at[row] + 1) for row in rows)]
             left = [self._words(lhs, c, op.depth) for c in heights]
             for i in range(theirs):
-                there = moved(at, op.twin, at[op.column] // 2 if beside else at[op.column])
+                there = _moved(at, op.twin, at[op.column] // 2 if beside else at[op.column])
                 right = self._words(rhs, there, op.depth, i)
-                places = [(moved(c, op.column, c[op.column] + step), i) if beside else (c, i + step * theirs)
+                places = [(_moved(c, op.column, c[op.column] + step), i) if beside else (c, i + step * theirs)
                           for c in heights for step in (0, 1)]
                 total = [sums[c][k] for c, k in places]
                 total += [self.constant(0, acc.element)] * (4 - len(total))
@@ -353,6 +350,33 @@ class TensorCores(CopiedTiles):
                 for (c, k), value in zip(places, total, strict=False):
                     sums[c][k] = value
         return Fragments(acc.layout, acc.element, self._gathered(acc.values, [s for at in acc.values for s in sums[at]]))
+
+    def _lower_dot_of_runs(self, op: tile.DotTwin) -> Fragments:
+        """Products of 16 x 8 x 32 bytes whose right operand is four columns, each on eight lanes, so that memory gives 128
+        bytes of it at once: what a tensor core counts as columns 2t and 2t + 1 are the halves of these runs of column t. They
+        meet the halves of eight rows, of which the first are its upper rows and the second its lower ones. So of a lane's
+        results the first, of upper rows and first halves, and the last count: together they are one element of the result.
+        """
+        lhs, rhs, acc = (self.tiles[v] for v in (op.lhs, op.rhs, op.acc))
+        element, zero = self.multiplied(op.lhs.type.element_type), self.constant(0, acc.element)
+        runs = [(side.layout.box[axis], side.layout.length) for side, axis in ((lhs, op.depth), (rhs, op.depth_twin))]
+        deep = lhs.layout.registers[op.depth], 2 * rhs.layout.registers[op.depth_twin]
+        rows = [n for i, n in enumerate(lhs.layout.registers) if i != op.depth]
+        if max(rows) > 1 or acc.layout.length != 1 or runs[0] != runs[1] or runs[0][0] != runs[0][1] or deep[0] != deep[1] or \
+                runs[0][0] * ITEM_BYTES[str(lhs.element)] != 16:
+            raise PassFailure("the layout of a tile is not that of a tensor core's operands", op.operation.location)
+        left = self._words(lhs, (0,) * len(lhs.layout.registers), op.depth)
+        values: dict[Coordinates, ir.Value] = {}
+        for at, before in acc.values.items():
+            right, total = self._words(rhs, _moved(at, op.twin, at[op.column]), op.depth_twin), [before, zero, zero, zero]
+            for i in range(0, len(right), 2):
+                first = i // 4 * 8 + i % 4
+                upper, lower = left[first:first + 2], left[first + 4:first + 6]
+                made = kernel.Mma(element=element, lhs=[upper[0], lower[0], upper[1], lower[1]], rhs=right[i:i + 2], acc=total,
+                                  result_=[acc.element] * 4)
+                total = list(made.operation.results)
+            values[at] = arith.addf(total[0], total[3])
+        return Fragments(acc.layout, acc.element, values)
 
     def dot_of_cores(self, op: tile.Dot, lhs: Fragments, rhs: Fragments, acc: Fragments) -> Fragments:
         """A matrix times a vector, in products of 16 x 8 x 16 that are all matrix: the four words that a lane reads of a row at
@@ -537,6 +561,10 @@ def unroll_long(loop: scf.ForOp) -> None:
         if -(-(last - first) // step) > LONG_WALK:
             loop.operation.attributes["loop_annotation"] = ir.Attribute.parse(
                 "#llvm.loop_annotation<unroll = <count = 2 : i32>>")
+
+
+def _moved(at: Coordinates, axis: int, place: int) -> Coordinates:
+    return (*at[:axis], place, *at[axis + 1:])
 
 
 def _is_summed(value: ir.Value) -> bool:

@@ -109,9 +109,16 @@ class ThreadReductions(FragmentLowering):
 
     def _lay_twin(self, i: int) -> None:
         """Deals a twin to the warps of its axis. Where a lane has its two columns along that axis in two registers, lane t has
-        columns t and 4 + t, which a tensor core counts as 2t and 2t + 1."""
+        columns t and 4 + t, which a tensor core counts as 2t and 2t + 1. Of eight lanes along the depth, four have the columns
+        2t of the tensor core and the others 2t + 1: both are column t."""
         axis, first = self.schedule.axes[i], self.schedule.twins[i]
-        if axis.vector == self.schedule.axes[first].vector:
+        rows = self.coordinates[self.shared_lanes[i]]
+        if i == self.schedule.depth_twin:
+            half = self._scaled(arith.remui(rows, self._index(2)), 4)
+            self.coordinates[i] = arith.addi(half, self.coordinates[self.shared_lanes[first]])
+        elif axis.neighbours == 4:
+            self.coordinates[i] = arith.divui(rows, self._index(2))
+        elif axis.vector == self.schedule.axes[first].vector:
             half, odd = (f(self.coordinates[i], self._index(2)) for f in (arith.divui, arith.remui))
             self.coordinates[i] = arith.addi(half, self._scaled(odd, axis.neighbours // 2))
         if axis.warps > 1:

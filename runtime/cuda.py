@@ -202,7 +202,7 @@ class CudaProgram:
                 [d.cuuint64_t(row), d.cuuint64_t(row * described.plane_rows)],
                 [d.cuuint32_t(n) for n in (described.columns, described.rows, 1)], [d.cuuint32_t(1)] * 3,
                 d.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE, d.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
-                d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                 d.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE))
             ctypes.memmove(m.place, int(encoded.getPtr()), 128)
             m.made_for = length, height

@@ -127,6 +127,7 @@ def compiled_for_cpu(config: ModelConfig) -> Artifact:
     ("sm_90a", "bf16", CONFIG, 3e-2),  # products by groups of warps, operands by TMA
     ("sm_90a", "bf16", replace(CONFIG, heads=24, kv_heads=8, head_dim=32), 3e-2),  # attention by a tensor core a warp
     ("sm_80", "bf16", CONFIG, 3e-2),  # by single warps
+    ("sm_90a", "bf16", replace(CONFIG, hidden_size=512), 3e-2),  # projections in runs of 128 bytes, of rotated rows, too
     ("sm_90a", "f32", replace(CONFIG, hidden_size=72, heads=9, kv_heads=3, head_dim=16), 1e-5),
     ("sm_90a", "tf32", CONFIG, 5e-3),
     ("sm_90a", "bf16", replace(CONFIG, sliding_window=3), 3e-2),

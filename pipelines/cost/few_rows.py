@@ -17,8 +17,9 @@ from tilec.pipelines.cost.rates import (
 
 MOST_REGISTERS = 256  # of one thread
 OTHER_REGISTERS = 32  # of one that reads operands for a tensor core itself, beside these and its sums
-TURN_CYCLES = 1200  # until memory has answered the loads of a turn, while those of the next are under way
-NEARLY = 1.05  # times the least: what may come first if it is preferred
+TURN_CYCLES = 2000  # until memory has answered the loads of a turn, while those of the next are under way
+NEARLY = 1.1  # times the least: what may come first if it is preferred
+SHORT_RUNS = 0.94  # of the rate of memory where it is read in runs of 64 bytes
 BEGIN_CYCLES = 1500  # until a block's first turn has come and its last sums are stored
 
 
@@ -35,14 +36,20 @@ class FewRows:
     mirrored: bool = False
 
     @property
-    def preference(self) -> tuple[int, int, int]:
-        """What comes first of tiles that take nearly as long: those that read the rows less often, then those of more warps."""
-        return -min(self.width * self.together, 16), -self.parts, self.width
+    def preference(self) -> tuple[int, bool, int, int]:
+        """What comes first of tiles that take nearly as long: those that read the rows less often, then those that read the
+        matrix in longer runs, then those of more warps."""
+        return -min(self.width * self.together, 16), not self.paired, -self.parts, self.width
 
     @property
     def deep(self) -> int:
         """Loads of a lane along the depth in a turn."""
         return max(1, min(LOADS_IN_FLIGHT * 8 // (self.width * self.together), self.depth // (4 * self.run * self.parts)))
+
+    @property
+    def paired(self) -> bool:
+        """Whether eight lanes read a column in runs of 128 bytes, which are two steps of the depth."""
+        return self.deep % 2 == 0
 
     @property
     def loads(self) -> int:
@@ -74,7 +81,7 @@ class FewRows:
         time -= BEGIN_CYCLES / self.resident  # of the first round, which is part of FIXED_CYCLES
         for count, rounds in ((at_once, full), (rest, 1)):
             if count:
-                rate = min(multiprocessors * READ_BYTES, count * turn / TURN_CYCLES)
+                rate = min(multiprocessors * READ_BYTES, count * turn / TURN_CYCLES) * (1 if self.paired else SHORT_RUNS)
                 fetched = (matrix + rows) * -(-count // multiprocessors) / FETCHED_BYTES
                 time += rounds * (max(count * matrix / rate, fetched) + BEGIN_CYCLES / self.resident)
         return time

@@ -177,8 +177,9 @@ class Products(Plan):
             for w in cut for m in tall]
         warps, width, shared = self.pick(options)
         self.set(rows[0], 1 if few else 4, 8 * warps)
+        paired = shared is not None and shared.paired
         for a, size in cut[width].items():
-            self.set(a, size // 8, 4, 2) if a == columns[-1] else self.set(a, size)
+            self.set(a, *((size // 4, 4) if paired else (size // 8, 4, 2)) if a == columns[-1] else (size,))
         parts = shared.parts if shared else 1
         self.set(k, shared.deep if shared else 1, 4 * parts, run)
         last = columns[-1]
@@ -186,8 +187,10 @@ class Products(Plan):
         schedule = self.schedule(dot=True, ahead=True, resident=shared.resident if shared else 0, tf32=item == 4)
         schedule = schedule.with_axis(rows[0], warps=warps)
         schedule = self._with_factors(schedule.with_axis(k, lanes_of=schedule.axes[last].name, warps=parts), columns, k)
-        twin = schedule.axes[last].twin(threads=8, vector=1, lanes_of=schedule.axes[rows[0]].name)
-        return replace(schedule, axes=(*schedule.axes, twin))
+        place = schedule.axes[rows[0]].name
+        twins = [schedule.axes[last].twin(threads=4 if paired else 8, vector=1, lanes_of=place)]
+        twins += [schedule.axes[k].twin(threads=8 * parts, lanes_of=place)] if paired else []
+        return replace(schedule, axes=(*schedule.axes, *twins))
 
     def _copied(self, roles: Roles, k: int) -> Schedule | None:
         """Products by each warp's tensor core, operands copied to shared memory; None where 16 bytes do not fit."""

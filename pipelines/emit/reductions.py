@@ -190,11 +190,18 @@ class Reductions(Expressions):
         return self._broadcast(value, [self.tiles[a] if a in reduction.axes else n for a, n in enumerate(value.type.shape)])
 
     def _twin_product(self, reduction: Reduction, index: Index, tail: tuple[Linear, ...], accumulator: ir.Value) -> ir.Value:
-        """A product whose right operand is read along the twin of its columns."""
+        """A product whose right operand is read along the twin of its columns, and of its depth if that has one."""
         column, twin = self._twin_columns(reduction)
-        lhs, rhs = (self._zero_outside(tail, self._side(reduction, k, index)) for k in (0, 1))
-        return tile.DotTwin(column=column, twin=twin, depth=reduction.axes[0], lhs=lhs, rhs=rhs, acc=accumulator,
-                            result=accumulator.type).result
+        depth, there = reduction.axes[0], tuple(substitute(g, self._twins_of(reduction), self.ranges) for g in tail)
+        lhs, rhs = (self._zero_outside(g, self._side(reduction, k, index)) for k, g in ((0, tail), (1, there)))
+        return tile.DotTwin(column=column, twin=twin, depth=depth, depth_twin=self.schedule.depth_twin, lhs=lhs, rhs=rhs,
+                            acc=accumulator, result=accumulator.type).result
+
+    def _twins_of(self, reduction: Reduction) -> dict[Atom, Linear]:
+        """What the axes of a product are for its right operand."""
+        column, twin = self._twin_columns(reduction)
+        depth = self.schedule.depth_twin
+        return {Dim(column): dim(twin), **({Dim(reduction.axes[0]): dim(depth)} if depth is not None else {})}
 
     def _twin_columns(self, reduction: Reduction) -> tuple[int, int]:
         """The axis of a product's columns that has a second layout, and that one."""
@@ -208,12 +215,11 @@ class Reductions(Expressions):
         product = defining_op(reduction.op.operand)
         if k == 0 or not self.schedule.twins:
             return self._operand(product, k, index)
-        column, twin = self._twin_columns(reduction)
-        there: dict[Atom, Linear] = {Dim(column): dim(twin)}
-        guards, origin = self.guards, self.origin[twin]
-        self.guards, self.origin[twin] = tuple(substitute(g, there, self.ranges) for g in guards), self.origin[column]
+        there, guards, origins = self._twins_of(reduction), self.guards, self.origin
+        self.guards = tuple(substitute(g, there, self.ranges) for g in guards)
+        self.origin = [origins[self.schedule.twins[i]] if dim(i) in there.values() else o for i, o in enumerate(origins)]
         value = self._operand(product, 1, tuple(substitute(e, there, self.ranges) for e in index))
-        self.guards, self.origin[twin] = guards, origin
+        self.guards, self.origin = guards, origins
         return value
 
     def _accumulator_shape(self, reduction: Reduction) -> list[int]:

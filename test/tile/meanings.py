@@ -386,10 +386,11 @@ def _dot(op: tile.Dot, schedule: Schedule) -> Execute:
 @meaning("tile.dot_twin")
 def _dot_twin(op: tile.DotTwin, _: Schedule) -> Execute:
     column, twin, depth, dtype = op.column, op.twin, op.depth, dtype_of(op.result)
+    along = depth if op.depth_twin is None else op.depth_twin
     parts = op.acc.type.shape[depth]  # each warp has a run of the depth
 
     def execute(_: Program, lhs: Array, rhs: Array, acc: Array) -> Array:
-        cut = [np.split(side, parts, depth) for side in (lhs, rhs.swapaxes(column, twin), acc)]
+        cut = [np.split(side, parts, depth) for side in (lhs, rhs.swapaxes(column, twin).swapaxes(depth, along), acc)]
         return np.concatenate([product(*sides, dtype) for sides in zip(*cut, strict=True)], depth)
 
     return execute

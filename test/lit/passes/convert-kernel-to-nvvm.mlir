@@ -104,7 +104,7 @@ func.func @over(%x: memref<64xf32, 1>, %y: memref<64xbf16, 1>, %table: memref<0x
 
 // Weights stream past the first cache, 16 bytes at a time; narrower reads have no such instruction.
 // CHECK: llvm.func @weights(
-// CHECK: %[[WORDS:.*]] = llvm.inline_asm has_side_effects {{.*}}"ld.global.L1::no_allocate.L2::256B.v4.b32 {$0, $1, $2, $3}, [$4];"
+// CHECK: %[[WORDS:.*]] = llvm.inline_asm has_side_effects {{.*}}"ld.global.L1::no_allocate.L2::128B.v4.b32 {$0, $1, $2, $3}, [$4];"
 // CHECK: llvm.extractvalue %[[WORDS]][3]
 // CHECK: vector.bitcast {{.*}} : vector<4xi32> to vector<8xbf16>
 // CHECK: llvm.load {{.*}} -> bf16

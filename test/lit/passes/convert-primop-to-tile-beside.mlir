@@ -78,7 +78,7 @@ func.func private @factor(%blocks: tensor<?x16xf32> {primop.kind = "argument", p
 // CHECK-SAME: lanes_of = "n", layout = array<i64: {{[0-9]+}}, 32, 8, 1>, name = "k", walk = "loop", warps = 8
 // CHECK-SAME: lanes_of = "k", layout = array<i64: 64, 32, 2, 1>, name = "{{r[0-9]}}", walk = "loop", warps = 8
 // CHECK: %[[ROWS:.*]] = "tile.load"(%[[TERMS]],
-// CHECK: %[[TOTAL:.*]] = "tile.reduce"(%{{.*}}) {axes = array<i64: 3>, kind = "add"} : (vector<8x1x1x64x1xf32>) -> vector<8x1x1x1x1xf32>
+// CHECK: %[[TOTAL:.*]] = "tile.reduce"(%{{.*}}) {axes = array<i64: 3>, kind = "add"} : (vector<8x1x1x64x1x1xf32>) -> vector<8x1x1x1x1x1xf32>
 // CHECK: "tile.dot_twin"
 // CHECK: "tile.reduce"(%{{.*}}) {axes = array<i64: 2>, kind = "add"}
 // CHECK: arith.divf %{{.*}}, %[[TOTAL]]

@@ -229,16 +229,18 @@ func.func private @parts_in_another_order(%x: tensor<4096x1024xbf16> {primop.kin
 // Few rows take the time of reading the matrix, which every warp's tensor core does straight from memory: small tiles, so that
 // every multiprocessor reads, whose depth eight warps of a block share, each four lanes of it with runs of 16 bytes, and as
 // many blocks on each as have registers for what is in flight. Eight rows are half of a tensor core's: a lane has one of them.
+// Of the matrix, whose depth has a second layout, too, eight lanes read a column in runs of 128 bytes.
 // SM90A-LABEL: func.func @few_rows(
 // SM90A-NOT: stages
 // SM90A-SAME: layout = array<i64: 8, 8, 1, 1>, name = "m"
-// SM90A-SAME: layout = array<i64: 16, 4, 2, 1>, name = "n"
+// SM90A-SAME: layout = array<i64: 16, 4, 1, 1>, name = "n"
 // SM90A-SAME: lanes_of = "n", layout = array<i64: 512, 32, 8, 1>, name = "k", walk = "loop", warps = 8
-// SM90A-SAME: lanes_of = "m", layout = array<i64: 16, 8, 1, 1>, name = "n_twin", twin_of = "n"
+// SM90A-SAME: lanes_of = "m", layout = array<i64: 16, 4, 1, 1>, name = "n_twin", twin_of = "n"
+// SM90A-SAME: lanes_of = "m", layout = array<i64: 512, 64, 8, 1>, name = "k_twin", twin_of = "k", walk = "loop", warps = 8
 // SM90A-SAME: resident = 2 : i64
-// SM90A: %[[PARTS:.*]] = scf.for %{{.*}} -> (vector<8x16x8x1xf32>)
-// SM90A: "tile.dot_twin"({{.*}} -> vector<8x16x8x1xf32>
-// SM90A: "tile.reduce"(%[[PARTS]]) {axes = array<i64: 2>, kind = "add"} : (vector<8x16x8x1xf32>) -> vector<8x16x1x1xf32>
+// SM90A: %[[PARTS:.*]] = scf.for %{{.*}} -> (vector<8x16x8x1x1xf32>)
+// SM90A: "tile.dot_twin"({{.*}} {column = 1 : i64, depth = 2 : i64, depth_twin = 4 : i64, twin = 3 : i64}{{.*}} -> vector<8x16x8x1x1xf32>
+// SM90A: "tile.reduce"(%[[PARTS]]) {axes = array<i64: 2>, kind = "add"} : (vector<8x16x8x1x1xf32>) -> vector<8x16x1x1x1xf32>
 func.func private @few_rows(%x: tensor<8x4096xbf16> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (8, 4096)>}, %w: tensor<4096x4096xbf16> {primop.kind = "weight", primop.shape = affine_map<()[n] -> (4096, 4096)>}) -> (tensor<8x4096xf32> {primop.shape = affine_map<()[n] -> (8, 4096)>}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = affine_map<()[n] -> (8, 4096, 4096)>, maps = [#lhs, #rhs]} : (tensor<8x4096xbf16>, tensor<4096x4096xbf16>) -> tensor<8x4096x4096xf32>
   %sum = "primop.sum"(%products) {space = affine_map<()[n] -> (8, 4096, 4096)>, maps = [#all], dims = array<i64: 2>} : (tensor<8x4096x4096xf32>) -> tensor<8x4096xf32>

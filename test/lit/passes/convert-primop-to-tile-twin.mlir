@@ -70,9 +70,24 @@ func.func private @depth(%x: tensor<?x40xbf16> {primop.kind = "argument", primop
 // CHECK-SAME: layout = array<i64: 8, 8, 1, 1>, name = "m"
 // CHECK-SAME: lanes_of = "n", layout = array<i64: 64, 4, 8, 1>, name = "k"
 // CHECK-SAME: resident = 20 : i64
-// CHECK: "tile.load"({{.*}} -> vector<8x1x64x1xbf16>
-// CHECK: "tile.load"({{.*}} -> vector<1x1x64x16xbf16>
-// CHECK: "tile.dot_twin"({{.*}} -> vector<8x16x1x1xf32>
+// CHECK: "tile.load"({{.*}} -> vector<8x1x64x1x1xbf16>
+// CHECK: "tile.load"({{.*}} -> vector<1x1x1x16x64xbf16>
+// CHECK: "tile.dot_twin"({{.*}} -> vector<8x16x1x1x1xf32>
+
+// Of few rows the depth has a second layout, too, if it is a multiple of 128 bytes: the right operand is read along that one,
+// and masked along it where the depth ends inside a tile.
+// CHECK-LABEL: func.func @deep(
+// CHECK-SAME: %[[X:[^:]*]]: memref<8x136xbf16>, %[[W:[^:]*]]: memref<32x136xbf16>
+// CHECK-SAME: lanes_of = "n", layout = array<i64: 64, 4, 8, 1>, name = "k"
+// CHECK-SAME: lanes_of = "m", layout = array<i64: 16, 4, 1, 1>, name = "n_twin", twin_of = "n"
+// CHECK-SAME: lanes_of = "m", layout = array<i64: 64, 8, 8, 1>, name = "k_twin", twin_of = "k"
+// CHECK: scf.for %[[K:.*]] = %c0 to %c128 step %c64
+// CHECK-NEXT: %[[ROWS:.*]] = "tile.load"(%[[X]], %{{.*}}, %{{.*}}, %[[K]], %{{.*}}, %{{.*}}) {map = affine_map<(d0, d1, d2, d3, d4) -> (d0, d2)>}
+// CHECK-NEXT: %[[COLUMNS:.*]] = "tile.load"(%[[W]], %{{.*}}, %{{.*}}, %[[K]], %{{.*}}, %[[K]]) {map = affine_map<(d0, d1, d2, d3, d4) -> (d3, d4)>}
+// CHECK-NEXT: "tile.dot_twin"(%[[ROWS]], %[[COLUMNS]], %{{.*}}) {column = 1 : i64, depth = 2 : i64, depth_twin = 4 : i64, twin = 3 : i64}
+// CHECK: "tile.load"(%[[X]], {{.*}}mask = affine_map<(d0, d1, d2, d3, d4) -> (-d2 + 135)>
+// CHECK-NEXT: "tile.load"(%[[W]], {{.*}}mask = affine_map<(d0, d1, d2, d3, d4) -> (-d4 + 135)>
+// CHECK-NEXT: "tile.dot_twin"
 func.func private @wide(%x: tensor<?x64xf32> {primop.kind = "argument", primop.shape = #x}, %w: tensor<24x64xf32> {primop.kind = "weight", primop.shape = #w}) -> (tensor<?x24xf32> {primop.shape = #y}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = #products, maps = [#lhs, #rhs]} : (tensor<?x64xf32>, tensor<24x64xf32>) -> tensor<?x24x64xf32>
   %y = "primop.sum"(%products) {space = #products, maps = [#all], dims = array<i64: 2>} : (tensor<?x24x64xf32>) -> tensor<?x24xf32>
@@ -82,6 +97,11 @@ func.func private @few(%x: tensor<8x64xbf16> {primop.kind = "argument", primop.s
   %products = "primop.mul"(%x, %w) {space = affine_map<()[s] -> (8, 24, 64)>, maps = [#lhs, #rhs]} : (tensor<8x64xbf16>, tensor<24x64xbf16>) -> tensor<8x24x64xf32>
   %y = "primop.sum"(%products) {space = affine_map<()[s] -> (8, 24, 64)>, maps = [#all], dims = array<i64: 2>} : (tensor<8x24x64xf32>) -> tensor<8x24xf32>
   return %y : tensor<8x24xf32>
+}
+func.func private @deep(%x: tensor<8x136xbf16> {primop.kind = "argument", primop.shape = affine_map<()[s] -> (8, 136)>}, %w: tensor<32x136xbf16> {primop.kind = "weight", primop.shape = affine_map<()[s] -> (32, 136)>}) -> (tensor<8x32xf32> {primop.shape = affine_map<()[s] -> (8, 32)>}) attributes {primop.kernel} {
+  %products = "primop.mul"(%x, %w) {space = affine_map<()[s] -> (8, 32, 136)>, maps = [#lhs, #rhs]} : (tensor<8x136xbf16>, tensor<32x136xbf16>) -> tensor<8x32x136xf32>
+  %y = "primop.sum"(%products) {space = affine_map<()[s] -> (8, 32, 136)>, maps = [#all], dims = array<i64: 2>} : (tensor<8x32x136xf32>) -> tensor<8x32xf32>
+  return %y : tensor<8x32xf32>
 }
 
 }

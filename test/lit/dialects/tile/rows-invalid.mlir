@@ -39,7 +39,9 @@ func.func @producer() {
 
 // The right operand runs along the twin as the result along its columns, and both operands along the depth, of which
 // the result may have equal parts.
-func.func @dot_twin(%lhs: vector<16x1x32x1xbf16>, %shallow: vector<16x1x16x1xbf16>, %flat: vector<16x32xbf16>, %rhs: vector<1x1x32x8xbf16>, %columns: vector<1x8x32x1xbf16>, %acc: vector<16x8x1x1xf32>, %wide: vector<16x16x1x1xf32>, %parts: vector<16x8x3x1xf32>) {
+func.func @dot_twin(%lhs: vector<16x1x32x1xbf16>, %shallow: vector<16x1x16x1xbf16>, %flat: vector<16x32xbf16>, %rhs: vector<1x1x32x8xbf16>, %columns: vector<1x8x32x1xbf16>, %acc: vector<16x8x1x1xf32>, %wide: vector<16x16x1x1xf32>, %parts: vector<16x8x3x1xf32>, %few: vector<8x1x64x1x1xbf16>, %everywhere: vector<1x1x64x8x64xbf16>, %deep: vector<8x8x2x1x1xf32>) {
+  // expected-error@+1 {{'tile.dot_twin' op only rhs may run along axis 4, and not along 2, but are [8, 1, 64, 1, 1], [1, 1, 64, 8, 64] and [8, 8, 2, 1, 1]}}
+  %both = "tile.dot_twin"(%few, %everywhere, %deep) {column = 1 : i64, twin = 3 : i64, depth = 2 : i64, depth_twin = 4 : i64} : (vector<8x1x64x1x1xbf16>, vector<1x1x64x8x64xbf16>, vector<8x8x2x1x1xf32>) -> vector<8x8x2x1x1xf32>
   // expected-error@+1 {{'tile.dot_twin' op rhs must run along axis 3 as acc along 1, but are [1, 8, 32, 1] and [16, 8, 1, 1]}}
   %same = "tile.dot_twin"(%lhs, %columns, %acc) {column = 1 : i64, twin = 3 : i64, depth = 2 : i64} : (vector<16x1x32x1xbf16>, vector<1x8x32x1xbf16>, vector<16x8x1x1xf32>) -> vector<16x8x1x1xf32>
   // expected-error@+1 {{rhs must run along axis 3 as acc along 1, but are [1, 1, 32, 8] and [16, 16, 1, 1]}}
