@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def test_the_plot_of_the_committed_results_is_what_is_committed(tmp_path: Path) -> None:
     folder = ROOT / "tools" / "bench" / "results"
-    names = [f"{kind}_h200_2026-11-30" for kind in ("decode", "prefill", "matmul", "attention")]
+    names = [f"{kind}_h200_2026-11-30" for kind in ("decode", "prefill", "matmul", "attention")] + ["matvec_h200_2026-12-01"]
     assert main(["bench", "plot", *(str(folder / f"{n}.json") for n in names), "--output", str(tmp_path / "plot.svg")]) == 0
     assert (tmp_path / "plot.svg").read_text() == (folder / "h200_2026-11-30.svg").read_text()
 

@@ -20,7 +20,7 @@ OTHER_REGISTERS = 32  # of one that reads operands for a tensor core itself, bes
 TURN_CYCLES = 2000  # until memory has answered the loads of a turn, while those of the next are under way
 NEARLY = 1.1  # times the least: what may come first if it is preferred
 SHORT_RUNS = 0.94  # of the rate of memory where it is read in runs of 64 bytes
-BEGIN_CYCLES = 1500  # until a block's first turn has come and its last sums are stored
+BEGIN_CYCLES = 800  # until a block's first turn has come and its last sums are stored
 
 
 @dataclass(frozen=True, order=True)
