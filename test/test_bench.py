@@ -27,7 +27,7 @@ from tilec.tools.cli import main
 
 from .fake_cuda import FakeDriver, FakeTorch
 
-TINY = replace(models.MODELS["llama-3.2-1b"], vocab_size=96, hidden_size=64, intermediate_size=96, layers=2, heads=4,
+TINY = replace(models.MODELS["llama-3.2-1b"], vocab_size=96, hidden_size=64, intermediate_size=96, layers=1, heads=4,
                kv_heads=2, head_dim=16, max_context=128, tied_embeddings=False)
 CASES: dict[str, Callable[[], harness.Case]] = {
     "matvec": lambda: matvec.case(48, 64),
