@@ -116,7 +116,7 @@ class Schedule:
 
     @property
     def depth_twin(self) -> int | None:
-        """The second layout of a product's depth, on eight lanes; its columns then lie on the other four of these."""
+        """The second layout of a product's depth, on eight lanes, where there is one: that of the columns then has four."""
         *columns, last = self.twins or [0]
         return last if any(self.axes[i].neighbours == 4 for i in columns) else None
 

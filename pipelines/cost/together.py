@@ -53,7 +53,7 @@ def shape_of(structure: Structure, schedule: Schedule, cycles: float, target: Gp
 def fitting(products: Sequence[Sequence[Shape]]) -> list[Schedule] | None:
     """A schedule for each product, alike in their blocks; None if each had better have its first and a launch of its own."""
     best, chosen = sum(shapes[0].cycles for shapes in products) + LAUNCH_CYCLES * (len(products) - 1), None
-    # Blocks that read a matrix for few rows fill a multiprocessor's registers in each shape, and waves of them end one by one.
+    # Of few rows each keeps the blocks that it would have alone: fewer warps a block end in fewer waves, but read slower.
     shapes = products[0][:1] if products[0][0].schedule.twins else products[0]
     for blocks in dict.fromkeys(shape.blocks for shape in shapes):
         alike = [[s for s in shapes if s.blocks == blocks][:MOST_SHAPES] for shapes in products]

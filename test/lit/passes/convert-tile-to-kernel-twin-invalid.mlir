@@ -85,3 +85,26 @@ func.func @row_runs(%x: memref<16x16xbf16>, %w: memref<8x16xbf16>) attributes {t
 }
 }
 }
+
+// -----
+
+#m = {name = "m", extent = affine_map<() -> (16)>, layout = array<i64: 16, 8, 1, 1>, walk = "grid"}
+#n = {name = "n", extent = affine_map<() -> (4)>, layout = array<i64: 4, 4, 1, 1>, walk = "grid"}
+#k = {name = "k", extent = affine_map<() -> (64)>, layout = array<i64: 64, 4, 8, 1>, walk = "loop", lanes_of = "n"}
+#n_twin = {name = "n_twin", extent = affine_map<() -> (4)>, layout = array<i64: 4, 4, 1, 1>, walk = "loop", lanes_of = "m", twin_of = "n"}
+#k_twin = {name = "k_twin", extent = affine_map<() -> (64)>, layout = array<i64: 64, 8, 8, 1>, walk = "loop", lanes_of = "m", twin_of = "k"}
+
+// Where the depth has a second layout, the rows of both halves of a tensor core are the same eight.
+module {
+module @kernels {
+func.func @sixteen_rows(%x: memref<16x64xbf16>, %w: memref<4x64xbf16>) attributes {tile.kernel, tile.arguments = ["read", "weight"], tile.schedule = {axes = [#m, #n, #k, #n_twin, #k_twin], order = array<i64>, unroll = 1 : i64, dot = true}} {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<16x4x1x1x1xf32>
+  %rows = "tile.load"(%x, %c0, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t, u) -> (m, k)>} : (memref<16x64xbf16>, index, index, index, index, index) -> vector<16x1x64x1x1xbf16>
+  %columns = "tile.load"(%w, %c0, %c0, %c0, %c0, %c0) {map = affine_map<(m, n, k, t, u) -> (t, u)>} : (memref<4x64xbf16>, index, index, index, index, index) -> vector<1x1x1x4x64xbf16>
+  // expected-error@+1 {{the layout of a tile is not that of a tensor core's operands}}
+  %product = "tile.dot_twin"(%rows, %columns, %zeros) {column = 1 : i64, twin = 3 : i64, depth = 2 : i64, depth_twin = 4 : i64} : (vector<16x1x64x1x1xbf16>, vector<1x1x1x4x64xbf16>, vector<16x4x1x1x1xf32>) -> vector<16x4x1x1x1xf32>
+  return
+}
+}
+}
