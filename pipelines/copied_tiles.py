@@ -36,6 +36,12 @@ PLACES = ROW_BYTES // PIECE_BYTES  # of a row
 ROW = 64  # 16-bit words of a row
 
 
+def multiplied_words(element: ir.Type, left: list[ir.Value], right: list[ir.Value], acc: list[ir.Value]) -> list[ir.Value]:
+    """One product of a warp's tensor core added to four sums of each lane."""
+    made = kernel.Mma(element=element, lhs=left, rhs=right, acc=acc, result_=[v.type for v in acc])
+    return list(made.operation.results)
+
+
 def blocks_of(columns: int, element: ir.Type, schedule: Schedule) -> int:
     """How many rows of 128 bytes side by side a row of a tile takes; no product reads what is beside the tile in the last."""
     size = columns * ITEM_BYTES[str(element)]
@@ -224,9 +230,7 @@ class CopiedTiles(SharedProducts):
                         upper = tuple(key[rows.index(a)] if a in rows else n + further if a == column else n
                                       for a, n in enumerate(at))
                         lower = tuple(n + 1 if a == row else n for a, n in enumerate(upper))
-                        made = kernel.Mma(element=element, lhs=lhs, rhs=rhs, acc=[*sums[upper], *sums[lower]],
-                                          result_=[s.type for s in (*sums[upper], *sums[lower])])
-                        results = list(made.operation.results)
+                        results = multiplied_words(element, lhs, rhs, [*sums[upper], *sums[lower]])
                         sums[upper], sums[lower] = results[:2], results[2:]
         values = self._gathered(acc.values, [s for at in acc.values for s in sums[at]])
         return Fragments(acc.layout, acc.element, values)

@@ -19,7 +19,7 @@ from tilec.dialects import kernel, tile
 from tilec.dialects.index_expr import Dim, Linear, dim, linear, make_map, map_results
 from tilec.dialects.kernel import ROW_BYTES
 from tilec.dialects.schedule import Schedule
-from tilec.pipelines.copied_tiles import CopiedTiles, blocks_of
+from tilec.pipelines.copied_tiles import CopiedTiles, blocks_of, multiplied_words
 from tilec.pipelines.layouts import Coordinates, Fragments, words_of
 from tilec.pipelines.loops import known_bounds
 from tilec.pipelines.passes import PassFailure
@@ -344,9 +344,7 @@ class TensorCores(CopiedTiles):
                 total += [self.constant(0, acc.element)] * (4 - len(total))
                 for step in range(0, len(right), 2):
                     upper, lower = left[0][step:step + 2], left[-1][step:step + 2]
-                    made = kernel.Mma(element=element, rhs=right[step:step + 2], acc=total, lhs=[
-                        upper[0], lower[0], upper[1], lower[1]], result_=[acc.element] * 4)
-                    total = list(made.operation.results)
+                    total = multiplied_words(element, [upper[0], lower[0], upper[1], lower[1]], right[step:step + 2], total)
                 for (c, k), value in zip(places, total, strict=False):
                     sums[c][k] = value
         return Fragments(acc.layout, acc.element, self._gathered(acc.values, [s for at in acc.values for s in sums[at]]))
@@ -372,9 +370,7 @@ class TensorCores(CopiedTiles):
             for i in range(0, len(right), 2):
                 first = i // 4 * 8 + i % 4
                 upper, lower = left[first:first + 2], left[first + 4:first + 6]
-                made = kernel.Mma(element=element, lhs=[upper[0], lower[0], upper[1], lower[1]], rhs=right[i:i + 2], acc=total,
-                                  result_=[acc.element] * 4)
-                total = list(made.operation.results)
+                total = multiplied_words(element, [upper[0], lower[0], upper[1], lower[1]], right[i:i + 2], total)
             values[at] = arith.addf(total[0], total[3])
         return Fragments(acc.layout, acc.element, values)
 
@@ -394,16 +390,14 @@ class TensorCores(CopiedTiles):
         if acc.layout.length != 1 or lanes not in CORE_LANES or self.strides[depth] != 1 or runs[0] != runs[1] or \
                 runs[0][1:3] != (8, 8) or ITEM_BYTES[runs[0][3]] != 2:
             raise PassFailure("the layout of a tile is not that of a tensor core's operands", op.operation.location)
-        words = self._words(vector, (0,) * len(acc.layout.registers), depth)
+        words, element = self._words(vector, (0,) * len(acc.layout.registers), depth), self.multiplied(op.lhs.type.element_type)
         lower = self._lane_bit(lanes.bit_length() - 1)  # whether this lane's column is at places of lower rows
         right = [arith.select(lower, words[i + 1], words[i]) for i in range(0, len(words), 2)]
         values: dict[Coordinates, ir.Value] = {}
         for at, before in acc.values.items():
             left, total = self._words(matrix, at, depth), [zero] * 4
             for i in range(0, len(left), 4):
-                made = kernel.Mma(element=self.multiplied(op.lhs.type.element_type), lhs=left[i:i + 4],
-                                  rhs=right[i // 2:i // 2 + 2], acc=total, result_=[acc.element] * 4)
-                total = list(made.operation.results)
+                total = multiplied_words(element, left[i:i + 4], right[i // 2:i // 2 + 2], total)
             values[at] = arith.addf(before, self._counted(total, lanes))
         return Fragments(acc.layout, acc.element, values)
 

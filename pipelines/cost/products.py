@@ -178,8 +178,9 @@ class Products(Plan):
         warps, width, shared = self.pick(options)
         self.set(rows[0], 1 if few else 4, 8 * warps)
         paired = shared is not None and shared.paired
+        beside = 1 if paired else 2  # columns of a lane that are neighbours
         for a, size in cut[width].items():
-            self.set(a, *((size // 4, 4) if paired else (size // 8, 4, 2)) if a == columns[-1] else (size,))
+            self.set(a, size // (4 * beside), 4, beside) if a == columns[-1] else self.set(a, size)
         parts = shared.parts if shared else 1
         self.set(k, shared.deep if shared else 1, 4 * parts, run)
         last = columns[-1]

@@ -54,8 +54,8 @@ def fitting(products: Sequence[Sequence[Shape]]) -> list[Schedule] | None:
     """A schedule for each product, alike in their blocks; None if each had better have its first and a launch of its own."""
     best, chosen = sum(shapes[0].cycles for shapes in products) + LAUNCH_CYCLES * (len(products) - 1), None
     # Of few rows each keeps the blocks that it would have alone: fewer warps a block end in fewer waves, but read slower.
-    shapes = products[0][:1] if products[0][0].schedule.twins else products[0]
-    for blocks in dict.fromkeys(shape.blocks for shape in shapes):
+    considered = products[0][:1] if products[0][0].schedule.twins else products[0]
+    for blocks in dict.fromkeys(shape.blocks for shape in considered):
         alike = [[s for s in shapes if s.blocks == blocks][:MOST_SHAPES] for shapes in products]
         for combination in itertools.product(*alike):
             cycles = _cycles(combination)

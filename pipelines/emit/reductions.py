@@ -191,35 +191,37 @@ class Reductions(Expressions):
 
     def _twin_product(self, reduction: Reduction, index: Index, tail: tuple[Linear, ...], accumulator: ir.Value) -> ir.Value:
         """A product whose right operand is read along the twin of its columns, and of its depth if that has one."""
-        column, twin = self._twin_columns(reduction)
-        depth, there = reduction.axes[0], tuple(substitute(g, self._twins_of(reduction), self.ranges) for g in tail)
-        lhs, rhs = (self._zero_outside(g, self._side(reduction, k, index)) for k, g in ((0, tail), (1, there)))
-        return tile.DotTwin(column=column, twin=twin, depth=depth, depth_twin=self.schedule.depth_twin, lhs=lhs, rhs=rhs,
-                            acc=accumulator, result=accumulator.type).result
+        (column, twin), *_ = self._twins_of(reduction).items()
+        lhs = self._zero_outside(tail, self._side(reduction, 0, index))
+        rhs = self._zero_outside(self._along_twins(reduction, tail), self._side(reduction, 1, index))
+        return tile.DotTwin(column=column, twin=twin, depth=reduction.axes[0], depth_twin=self.schedule.depth_twin, lhs=lhs,
+                            rhs=rhs, acc=accumulator, result=accumulator.type).result
 
-    def _twins_of(self, reduction: Reduction) -> dict[Atom, Linear]:
-        """What the axes of a product are for its right operand."""
-        column, twin = self._twin_columns(reduction)
-        depth = self.schedule.depth_twin
-        return {Dim(column): dim(twin), **({Dim(reduction.axes[0]): dim(depth)} if depth is not None else {})}
-
-    def _twin_columns(self, reduction: Reduction) -> tuple[int, int]:
-        """The axis of a product's columns that has a second layout, and that one."""
+    def _twins_of(self, reduction: Reduction) -> dict[int, int]:
+        """The axes of a product with a second layout, along which its right operand is read: its columns, and its depth if that
+        has one, each with that layout."""
         point = operand_index(reduction.op, 0, reduction.point, self.ranges)
         right = self._axes_of(operand_index(defining_op(reduction.op.operand), 1, point, self.ranges)) - {*reduction.axes}
-        twin = next(t for t, axis in self.schedule.twins.items() if axis in right)
-        return self.schedule.twins[twin], twin
+        twins, depth = self.schedule.twins, self.schedule.depth_twin
+        columns = next((axis, twin) for twin, axis in twins.items() if axis in right)
+        return dict([columns] if depth is None else [columns, (twins[depth], depth)])
+
+    def _along_twins(self, reduction: Reduction, expressions: Index) -> Index:
+        """What a product's right operand reads, or is under, along its twins."""
+        there: dict[Atom, Linear] = {Dim(axis): dim(twin) for axis, twin in self._twins_of(reduction).items()}
+        return tuple(substitute(e, there, self.ranges) for e in expressions)
 
     def _side(self, reduction: Reduction, k: int, index: Index) -> ir.Value:
         """An operand of a product: with a tensor core a warp, the right one along the twin of its columns."""
         product = defining_op(reduction.op.operand)
         if k == 0 or not self.schedule.twins:
             return self._operand(product, k, index)
-        there, guards, origins = self._twins_of(reduction), self.guards, self.origin
-        self.guards = tuple(substitute(g, there, self.ranges) for g in guards)
-        self.origin = [origins[self.schedule.twins[i]] if dim(i) in there.values() else o for i, o in enumerate(origins)]
-        value = self._operand(product, 1, tuple(substitute(e, there, self.ranges) for e in index))
-        self.guards, self.origin = guards, origins
+        guards, origin = self.guards, self.origin
+        self.guards, self.origin = self._along_twins(reduction, guards), [*origin]
+        for axis, twin in self._twins_of(reduction).items():
+            self.origin[twin] = origin[axis]
+        value = self._operand(product, 1, self._along_twins(reduction, index))
+        self.guards, self.origin = guards, origin
         return value
 
     def _accumulator_shape(self, reduction: Reduction) -> list[int]:
