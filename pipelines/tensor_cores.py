@@ -140,12 +140,14 @@ class TensorCores(CopiedTiles):
             [slots * size], kind.element_type, memory_space=in_space(3))).result
         barriers = ir.MemRefType.get([slots], ir.IntegerType.get_signless(64), memory_space=in_space(3))
         full, empty = (kernel.Shared(symbol=f"ring{number}_{name}", result=barriers).result for name in ("full", "empty"))
+        last = not isinstance(op_after(op), tile.Ring)
         with self._when(self._is(self.thread_number, 0)):
             for slot in range(slots):
                 kernel.MbarrierInit(count=1, barriers=full, index=self._index(slot))
                 kernel.MbarrierInit(count=self.schedule.threads // self.sharing, barriers=empty, index=self._index(slot))
-            kernel.FenceMbarriers()
-        if not isinstance(op_after(op), tile.Ring):
+            if last:
+                kernel.FenceMbarriers()
+        if last:
             kernel.Barrier()
             group = arith.divui(self.thread_number, self._index(GROUP))
             self.group = kernel.Uniform(value=group, result=ir.IndexType.get()).result

@@ -271,8 +271,10 @@ class CudaProgram:
         _check(self._d.cuMemcpyDtoHAsync(whole.ctypes.data, prepared.memory[number], whole.nbytes, self._stream))
         return whole[tuple(slice(0, n) for n in shape)]
 
-    def _launch_all(self, prepared: _Prepared, symbols: dict[str, int], skip: frozenset[str] = frozenset()) -> None:
-        first = True
+    def _launch_all(self, prepared: _Prepared, symbols: dict[str, int], skip: frozenset[str] = frozenset(),
+                    follows: bool = False) -> None:
+        """Launches what is not in `skip`. It `follows` if before it come kernels alone, and none that feeds its arguments."""
+        first = not follows
         self._encode(prepared.maps, symbols)
         launches = zip(prepared.entry.launches, prepared.functions, prepared.parameters, strict=True)
         for (name, _), function, parameters in launches:

@@ -1,7 +1,8 @@
 """Measures one entry point of a GPU program: its launches as one graph, over several sets of inputs in rotation.
 
 A kernel that runs twice on the same inputs finds them in the cache. So every set has memory of its own, and where the sets
-together are larger than the cache, each run reads from memory as it would in a model.
+together are larger than the cache, each run reads from memory as it would in a model. And as there, a kernel that was
+compiled to start before its predecessor ends does so, also the first of a run: no run feeds another.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class Replay:
         self._drop()
         stream = self._program._stream
         _check(self._d.cuStreamBeginCapture(stream, self._d.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
-        for prepared in self._prepared * rounds:
-            self._program._launch_all(prepared, self._symbols)
+        for number, prepared in enumerate(self._prepared * rounds):
+            self._program._launch_all(prepared, self._symbols, follows=number > 0)
         graph = _check(self._d.cuStreamEndCapture(stream))
         self._graph, self.runs = _check(self._d.cuGraphInstantiate(graph, 0)), self.sets * rounds
         _check(self._d.cuGraphDestroy(graph))

@@ -46,7 +46,7 @@ from tilec.pipelines.cost.warp_tiles import FEWEST_SLOTS, WarpTiles, warp_tiles
 from tilec.pipelines.primop.structure import Access, Reduction, Structure, defining_op, is_contiguous
 from tilec.pipelines.targets import GpuTarget
 
-MOST_STAGES = 6
+MOST_STAGES, MOST_OF_GROUPS = 6, 8  # of rings; of products by groups of warps, whose smallest tiles come late
 PERSISTENT_WAVES = 1  # programs of each block beyond which it pays to walk over them
 AS_FAST = 1.1  # times the least: what may come first if it is preferred
 FEWEST_STAGES = 3  # with which a product hides the latency of its operands
@@ -98,7 +98,7 @@ class Products(Plan):
         self.set(k, depth)
         order = [a for a in s.grid if a != rows[0]] + [rows[0]]
         walked = programs > PERSISTENT_WAVES * sms and tiles.split == 1
-        schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_STAGES, tiles.slots(shared)),
+        schedule = self.schedule(order, dot=True, tensor=True, stages=min(MOST_OF_GROUPS, tiles.slots(shared)),
                                  persistent=sms if walked else 0, split=tiles.split, tf32=item == 4)
         return self._with_factors(schedule.with_axis(rows[0], warps=4 * tiles.groups), columns, k)
 

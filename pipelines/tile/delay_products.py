@@ -39,7 +39,7 @@ class DelayProducts(Pass):
     def run(self, op: ir.OpView) -> None:
         for function, schedule in tile_functions(op):
             if schedule.tensor and not schedule.copied and schedule.stages > 1:
-                for chain in list(_chains(body_of(function))):
+                for chain in [c for block in _blocks(body_of(function)) for c in _chains(block)]:
                     turns = [_turn(loop) for loop in chain]
                     if all(turns) and _conditions(chain[:-1]) <= _conditions(chain[-1:]):
                         _delay(chain, [t for t in turns if t])
@@ -56,6 +56,12 @@ class _Turn:
     @property
     def slot(self) -> tile.Await:
         return defining_op(self.second.rhs)
+
+
+def _blocks(block: ir.Block) -> Iterator[ir.Block]:
+    """A function's block, and those of its loops, one of which may walk over programs."""
+    yield block
+    yield from (op.body for op in block.operations if isinstance(op, scf.ForOp))
 
 
 def _chains(block: ir.Block) -> Iterator[list[scf.ForOp]]:

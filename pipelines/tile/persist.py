@@ -3,12 +3,14 @@
     program p: body   ->   for p = worker to programs step workers: body
 
 Programs are numbered so that those that run together share operands: the fastest grid axis in groups of GROUP, and all the
-others inside a group. Turns of rings go on counting from program to program. Part of the schedule: `persistent`, the number
-of blocks.
+others inside a group. Turns of rings go on counting from program to program, over all loops that walk an axis one after the
+other. What comes before them, once in a program, gets a second slot, so that the next program's is fetched meanwhile. Part of
+the schedule: `persistent`, the number of blocks.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from mlir import ir
@@ -20,7 +22,8 @@ from tilec.dialects.schedule import Schedule
 from tilec.pipelines.loops import index_constant
 from tilec.pipelines.passes import Pass
 from tilec.pipelines.primop.outline import body_of
-from tilec.pipelines.tile import tile_functions
+from tilec.pipelines.primop.structure import defining_op
+from tilec.pipelines.tile import op_after, tile_functions
 
 GROUP = 16  # programs along the fastest axis that run one after the other
 
@@ -43,14 +46,17 @@ def _persist(function: ir.OpView, schedule: Schedule, symbols: list[str]) -> Non
     ops = list(body_of(function).operations)
     walks = [o for o in ops if isinstance(o, scf.ForOp) and any(isinstance(i, tile.Await) for i in o.body.operations)]
     first = next((i for i, o in enumerate(ops) if isinstance(o, tile.ProgramId)), None)
-    if first is None or len(walks) != 1 or any(isinstance(o, tile.Await | tile.Fetch) for o in ops):
-        return  # a slot that is filled before a loop would have to wait for the program before
+    if first is None or not walks or any(b.lowerBound != a.upperBound for a, b in itertools.pairwise(walks)):
+        return
+    once = [o for o in ops if isinstance(o, tile.Fetch | tile.Await)]
+    if any(ops.index(o) > ops.index(walks[0]) for o in once):
+        return
     with function.operation.location:
         with ir.InsertionPoint(ops[first]):
-            counts = _Counts(schedule, symbols)
+            counts, zero = _Counts(schedule, symbols), index_constant(0)
             worker = tile.Worker(result=ir.IndexType.get()).result
-            loop = scf.ForOp(worker, counts.total, index_constant(schedule.persistent), [index_constant(0)])
-        turns = loop.inner_iter_args[0]
+            loop = scf.ForOp(worker, counts.total, index_constant(schedule.persistent), [zero, zero] if once else [zero])
+        turns, *before = loop.inner_iter_args
         with ir.InsertionPoint(loop.body):
             programs = counts.programs(loop.induction_variable)
         for op in ops[first:-1]:
@@ -60,15 +66,31 @@ def _persist(function: ir.OpView, schedule: Schedule, symbols: list[str]) -> Non
                 continue
             op.operation.detach_from_parent()
             loop.body.append(op)
-        walk = walks[0]
-        for op in list(walk.body.operations):
-            if isinstance(op, tile.Await):
-                _count_on(op.turn, turns)
-                break
+        for walk in walks:
+            awaited = next(o for o in walk.body.operations if isinstance(o, tile.Await))
+            _count_on(awaited.turn, turns)
         with ir.InsertionPoint(loop.body):
-            here = arith.ceildivui(arith.subi(walk.upperBound, walk.lowerBound), walk.step)
-            scf.YieldOp([arith.addi(turns, here)])
+            here = arith.ceildivui(arith.subi(walks[-1].upperBound, walks[0].lowerBound), walks[0].step)
+            scf.YieldOp([arith.addi(turns, here), *(arith.addi(number, index_constant(1)) for number in before)])
+        _take_slots(once, walks[-1], *before)
     function.attributes["tile.workers"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), schedule.persistent)
+
+
+def _take_slots(once: list[ir.OpView], last: scf.ForOp, number: ir.Value | None = None) -> None:
+    """Lets what comes once in a program come in turns, of which this one has a number, and be released after the last loop."""
+    for ring in dict.fromkeys(o.ring for o in once):
+        kind, old = ir.MemRefType(ring.type), defining_op(ring)
+        with old.operation.location, ir.InsertionPoint(old):
+            wider = ir.MemRefType.get([2, *kind.shape[1:]], kind.element_type, memory_space=kind.memory_space)
+            ring.replace_all_uses_with(tile.Ring(result=wider).result)
+        old.operation.erase()
+    for op in once:
+        place = next(i for i, v in enumerate(op.operands) if v == op.turn)
+        op.operation.operands[place] = number
+    for op in once:
+        if isinstance(op, tile.Await):
+            with op.operation.location, ir.InsertionPoint(op_after(last)):
+                tile.Release(ring=op.ring, turn=number, running=0)
 
 
 def _count_on(turn: ir.Value, before: ir.Value) -> None:

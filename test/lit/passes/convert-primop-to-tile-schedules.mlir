@@ -187,7 +187,7 @@ func.func private @tensor_cores(%x: tensor<4096x1024xbf16> {primop.kind = "argum
 // SM90A-LABEL: func.func @few_tiles(
 // SM90A-SAME: layout = array<i64: 128, 64, 1, 1>, name = "m"
 // SM90A-SAME: layout = array<i64: 64, 4, 2, 1>, name = "n"
-// SM90A-SAME: split = 2 : i64, stages = 6 : i64, tensor
+// SM90A-SAME: split = 2 : i64, stages = 8 : i64, tensor
 func.func private @few_tiles(%x: tensor<128x4096xbf16> {primop.kind = "argument", primop.shape = affine_map<()[n] -> (128, 4096)>}, %w: tensor<4096x4096xbf16> {primop.kind = "weight", primop.shape = affine_map<()[n] -> (4096, 4096)>}) -> (tensor<128x4096xf32> {primop.shape = affine_map<()[n] -> (128, 4096)>}) attributes {primop.kernel} {
   %products = "primop.mul"(%x, %w) {space = affine_map<()[n] -> (128, 4096, 4096)>, maps = [#lhs, #rhs]} : (tensor<128x4096xbf16>, tensor<4096x4096xbf16>) -> tensor<128x4096x4096xf32>
   %sum = "primop.sum"(%products) {space = affine_map<()[n] -> (128, 4096, 4096)>, maps = [#all], dims = array<i64: 2>} : (tensor<128x4096x4096xf32>) -> tensor<128x4096xf32>

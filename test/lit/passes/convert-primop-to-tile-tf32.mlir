@@ -54,7 +54,7 @@ func.func private @across(%x: tensor<?x136xf32> {primop.kind = "argument", primo
 // Elements of 16 bits are multiplied as they are.
 // CHECK-LABEL: func.func @narrow(
 // HOPPER-SAME: layout = array<i64: 64, 1, 1, 1>, name = "k"
-// HOPPER-SAME: stages = 6 : i64, tensor, unroll
+// HOPPER-SAME: stages = 8 : i64, tensor, unroll
 // WARPS-SAME: layout = array<i64: 64, 1, 1, 1>, name = "k"
 // WARPS-SAME: copied, {{.*}}tensor, unroll
 func.func private @narrow(%x: tensor<?x136xbf16> {primop.kind = "argument", primop.shape = #x}, %w: tensor<64x136xbf16> {primop.kind = "weight", primop.shape = #w}) -> (tensor<?x64xf32> {primop.shape = #y}) attributes {primop.kernel} {

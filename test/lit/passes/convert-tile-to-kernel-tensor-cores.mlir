@@ -28,7 +28,7 @@ module @kernels {
 // CHECK-NEXT: "kernel.mbarrier_init"(%[[XEMPTY]], %c0) {count = 1 : i64}
 // CHECK-NEXT: "kernel.mbarrier_init"(%[[XFULL]], %c1) {count = 1 : i64}
 // CHECK-NEXT: "kernel.mbarrier_init"(%[[XEMPTY]], %c1) {count = 1 : i64}
-// CHECK-NEXT: "kernel.fence_mbarriers"()
+// CHECK-NOT: kernel.fence_mbarriers
 // CHECK-NOT: kernel.barrier
 // CHECK: %[[WS:.*]] = "kernel.shared"() {align = 1024 : i64, symbol = "ring1"} : () -> memref<2048xbf16, 3>
 // CHECK: %[[WFULL:.*]] = "kernel.shared"() {symbol = "ring1_full"} : () -> memref<2xi64, 3>

@@ -58,20 +58,35 @@ func.func @product(%x: memref<4096x128xbf16>) attributes {tile.kernel, tile.argu
   return
 }
 
-// A slot that is filled once, before a loop, is never released, so its kernel keeps a block for each program; so does one
-// whose schedule does not ask for anything else.
+// What comes once in a program, before the loops, comes in one of two slots, which the loops release: so the next program's is
+// on its way meanwhile. Loops that go on where the one before ended count their turns together.
 // CHECK-LABEL: func.func @filled_before(
-// CHECK-NOT: tile.worker
-// CHECK: "tile.program_id"
-// CHECK-LABEL: func.func @not_persistent(
-// CHECK-NOT: tile.worker
-// CHECK: "tile.program_id"
+// CHECK: %[[ONCE:.*]] = "tile.ring"() : () -> memref<2x64x64xbf16, 3>
+// CHECK-NEXT: %[[RING:.*]] = "tile.ring"() : () -> memref<3x64x64xbf16, 3>
+// CHECK: scf.for %{{.*}} iter_args(%[[BEFORE:.*]] = %{{.*}}, %[[PROGRAM:.*]] = %{{.*}}) -> (index, index) {
+// CHECK: "tile.fetch"(%[[ONCE]], %[[PROGRAM]],
+// CHECK: "tile.await"(%[[ONCE]], %[[PROGRAM]])
+// CHECK: scf.for %[[K:.*]] = %c0 to %c128 step %c64 {
+// CHECK-NEXT: %[[OWN:.*]] = arith.divui %[[K]], %c64
+// CHECK-NEXT: arith.addi %[[OWN]], %[[BEFORE]]
+// CHECK: scf.for %[[LAST:.*]] = %c128 to %c192 step %c64 {
+// CHECK-NEXT: %[[OWN:.*]] = arith.divui %[[LAST]], %c64
+// CHECK-NEXT: %[[TURN:.*]] = arith.addi %[[OWN]], %[[BEFORE]]
+// CHECK: "tile.release"(%[[RING]], %[[TURN]]) {running = 0 : i64}
+// CHECK-NEXT: }
+// CHECK-NEXT: "tile.release"(%[[ONCE]], %[[PROGRAM]]) {running = 0 : i64}
+// CHECK-NEXT: %[[LENGTH:.*]] = arith.subi %c192, %c0
+// CHECK-NEXT: %[[TURNS:.*]] = arith.ceildivui %[[LENGTH]], %c64
+// CHECK-NEXT: %[[SO_FAR:.*]] = arith.addi %[[BEFORE]], %[[TURNS]]
+// CHECK: %[[NEXT:.*]] = arith.addi %[[PROGRAM]], %c1
+// CHECK-NEXT: scf.yield %[[SO_FAR]], %[[NEXT]]
 func.func @filled_before(%x: memref<4096x128xbf16>) attributes {tile.kernel, tile.arguments = ["read"], tile.schedule = {axes = [#m, #n, #k], order = array<i64: 1, 0>, unroll = 1 : i64, dot = true, tensor, stages = 3 : i64, persistent = 8 : i64}} {
   %once = "tile.ring"() : () -> memref<1x64x64xbf16, 3>
   %ring = "tile.ring"() : () -> memref<3x64x64xbf16, 3>
   %c0 = arith.constant 0 : index
   %c64 = arith.constant 64 : index
   %c128 = arith.constant 128 : index
+  %c192 = arith.constant 192 : index
   %i = "tile.program_id"() {axis = 0 : i64} : () -> index
   "tile.fetch"(%once, %c0, %x, %i, %c0, %c0) {rows = array<i64: 0>, column = 2 : i64, map = affine_map<(m, n, k) -> (m, k)>} : (memref<1x64x64xbf16, 3>, index, memref<4096x128xbf16>, index, index, index) -> ()
   %a = "tile.await"(%once, %c0) : (memref<1x64x64xbf16, 3>, index) -> memref<64x64xbf16, 3>
@@ -81,6 +96,37 @@ func.func @filled_before(%x: memref<4096x128xbf16>) attributes {tile.kernel, til
     %b = "tile.await"(%ring, %turn) : (memref<3x64x64xbf16, 3>, index) -> memref<64x64xbf16, 3>
     "tile.release"(%ring, %turn) {running = 0 : i64} : (memref<3x64x64xbf16, 3>, index) -> ()
   }
+  scf.for %k = %c128 to %c192 step %c64 {
+    %turn = arith.divui %k, %c64 : index
+    "tile.fetch"(%ring, %turn, %x, %i, %c0, %k) {rows = array<i64: 0>, column = 2 : i64, map = affine_map<(m, n, k) -> (m, k)>} : (memref<3x64x64xbf16, 3>, index, memref<4096x128xbf16>, index, index, index) -> ()
+    %b = "tile.await"(%ring, %turn) : (memref<3x64x64xbf16, 3>, index) -> memref<64x64xbf16, 3>
+    "tile.release"(%ring, %turn) {running = 0 : i64} : (memref<3x64x64xbf16, 3>, index) -> ()
+  }
+  return
+}
+
+// A kernel keeps a block for each program where its schedule asks for nothing else, and where something comes after the loops.
+// CHECK-LABEL: func.func @filled_after(
+// CHECK-NOT: tile.worker
+// CHECK: "tile.program_id"
+// CHECK-LABEL: func.func @not_persistent(
+// CHECK-NOT: tile.worker
+// CHECK: "tile.program_id"
+func.func @filled_after(%x: memref<4096x128xbf16>) attributes {tile.kernel, tile.arguments = ["read"], tile.schedule = {axes = [#m, #n, #k], order = array<i64: 1, 0>, unroll = 1 : i64, dot = true, tensor, stages = 3 : i64, persistent = 8 : i64}} {
+  %once = "tile.ring"() : () -> memref<1x64x64xbf16, 3>
+  %ring = "tile.ring"() : () -> memref<3x64x64xbf16, 3>
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %i = "tile.program_id"() {axis = 0 : i64} : () -> index
+  scf.for %k = %c0 to %c128 step %c64 {
+    %turn = arith.divui %k, %c64 : index
+    "tile.fetch"(%ring, %turn, %x, %i, %c0, %k) {rows = array<i64: 0>, column = 2 : i64, map = affine_map<(m, n, k) -> (m, k)>} : (memref<3x64x64xbf16, 3>, index, memref<4096x128xbf16>, index, index, index) -> ()
+    %b = "tile.await"(%ring, %turn) : (memref<3x64x64xbf16, 3>, index) -> memref<64x64xbf16, 3>
+    "tile.release"(%ring, %turn) {running = 0 : i64} : (memref<3x64x64xbf16, 3>, index) -> ()
+  }
+  "tile.fetch"(%once, %c0, %x, %i, %c0, %c0) {rows = array<i64: 0>, column = 2 : i64, map = affine_map<(m, n, k) -> (m, k)>} : (memref<1x64x64xbf16, 3>, index, memref<4096x128xbf16>, index, index, index) -> ()
+  %a = "tile.await"(%once, %c0) : (memref<1x64x64xbf16, 3>, index) -> memref<64x64xbf16, 3>
   return
 }
 func.func @not_persistent(%x: memref<4096x128xbf16>) attributes {tile.kernel, tile.arguments = ["read"], tile.schedule = {axes = [#m, #n, #k], order = array<i64: 1, 0>, unroll = 1 : i64, dot = true, tensor, stages = 3 : i64}} {
