@@ -46,11 +46,12 @@ def _persist(function: ir.OpView, schedule: Schedule, symbols: list[str]) -> Non
     ops = list(body_of(function).operations)
     walks = [o for o in ops if isinstance(o, scf.ForOp) and any(isinstance(i, tile.Await) for i in o.body.operations)]
     first = next((i for i, o in enumerate(ops) if isinstance(o, tile.ProgramId)), None)
-    if first is None or not walks or any(b.lowerBound != a.upperBound for a, b in itertools.pairwise(walks)):
-        return
     once = [o for o in ops if isinstance(o, tile.Fetch | tile.Await)]
-    if any(ops.index(o) > ops.index(walks[0]) for o in once):
+    if first is None or not walks or any(b.lowerBound != a.upperBound for a, b in itertools.pairwise(walks)) or \
+            any(ops.index(o) > ops.index(walks[0]) for o in once):
         return
+    if schedule.copied and (once or len(walks) > 1):
+        return  # what all threads copy comes in groups, whose number must stay known
     with function.operation.location:
         with ir.InsertionPoint(ops[first]):
             counts, zero = _Counts(schedule, symbols), index_constant(0)

@@ -20,7 +20,7 @@ from .memory import BASE, LOCAL_BASE, POISON, SHARED_BASE, Memory, Range, Region
 Change = Callable[[Array, Array], Array]
 TIME = 18  # tokens: the time above these bits
 ATOMIC = 1 << 17
-AGENTS, WARPGROUPS = 64, 8  # asynchronous agents of a block: first its warpgroups, for wgmma, then its mbarriers
+AGENTS, WARPGROUPS = 128, 8  # asynchronous agents of a block: first its warpgroups, for wgmma, then its mbarriers
 IN_FLIGHT, BULK, MBARRIER = (1 << 62) + np.arange(3)  # tokens of shared memory that nobody may touch
 UNTOUCHABLE = (
     "cp.async in flight: the bytes are not there before its wait",
