@@ -318,15 +318,15 @@ class GpuPlan(Products):
         self.set(row, 2, 32 * groups)
         self.set(t, keys // 8, 4, 2)
         self.set(d, width // 8, 4, 2)
-        row_bytes = _row_bytes(width)
-        shared = self.target.shared_bytes // max(resident, 1) - (4 << 10) - row_bytes * 64 * groups
-        stages, sms = min(MOST_STAGES, shared // (2 * row_bytes * keys)), self.target.multiprocessors
+        queries, turn = (_row_bytes(width) * n for n in (64 * groups, 2 * keys))  # bytes of a program's, and of keys and values
+        shared, sms = self.target.shared_bytes // max(resident, 1) - (4 << 10), self.target.multiprocessors
+        stages, beside = (min(MOST_STAGES, (shared - n * queries) // turn) for n in (1, 2))
         programs = prod(-(-largest(self.structure, a) // self.tile[a]) for a in self.structure.grid)
-        # Programs of equal length are walked over where the next one's queries fit as well.
-        beside = (shared - row_bytes * 64 * groups) // (2 * row_bytes * keys)
-        walked = groups == 2 and not self._is_masked() and programs > sms and beside >= min(stages, FEWEST_SLOTS)
-        schedule = self.schedule(dot=True, tensor=True, stages=min(stages, beside) if walked else stages, resident=resident,
-                                 persistent=sms if walked else 0, **self._heavy_first(row))
+        # Programs of equal length are walked over where the next one's queries leave two slots, or all there would be.
+        if walked := groups == 2 and not self._is_masked() and programs > sms and beside >= min(stages, FEWEST_SLOTS):
+            stages = beside
+        schedule = self.schedule(dot=True, tensor=True, stages=stages, resident=resident, persistent=sms if walked else 0,
+                                 **self._heavy_first(row))
         return schedule.with_axis(row, warps=4 * groups).with_axis(d, lanes_of=schedule.axes[t].name)
 
     def _is_masked(self) -> bool:
